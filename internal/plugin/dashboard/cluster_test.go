@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -303,4 +304,50 @@ func TestBudgetsThatAreGone(t *testing.T) {
 		seen[m["type"].(string)] = true
 		return seen["budgets"] && seen["subsets"]
 	})
+}
+
+// What is applied is what was planned, even if another revision is the one before by now: the controller gives the
+// revision of the present template a new number when it sees the template.
+func TestUndoGoesWhereThePlanWent(t *testing.T) {
+	t.Parallel()
+	revision := func(number int, image string) string {
+		return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: ControllerRevision
+metadata:
+  name: web-%s
+  namespace: default
+  labels: {app: web}
+  ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web, uid: uid-cloneset-web, controller: true}]
+revision: %d
+data:
+  spec:
+    template:
+      metadata: {labels: {app: web}}
+      spec: {containers: [{name: app, image: 'nginx:%s'}, {name: log, image: 'log:1'}]}
+`, image, number, image)
+	}
+	api := plugintest.New(t, "v1beta1", web, revision(1, "0"), revision(2, "1"), revision(3, "2"), node)
+	b := open(t, api)
+	change := map[string]any{"action": "undo", "toRevision": 0}
+	q := map[string]any{
+		"resource": "clonesets.apps.kruise.io", "namespace": "default", "name": "web", "change": change,
+	}
+	status, plan := b.do(http.MethodPost, "/api/plan", q)
+	if status != http.StatusOK || plan["toRevision"] != float64(2) {
+		t.Fatalf("got %d %v, want a plan that names the revision", status, plan)
+	}
+
+	api.Put(t, revision(4, "1"))
+	q["generation"], change["toRevision"] = plan["generation"], plan["toRevision"]
+	if status, answer := b.do(http.MethodPost, "/api/apply", q); status != http.StatusConflict {
+		t.Errorf("got %d %v", status, answer)
+	}
+	change["toRevision"] = 0
+	if status, answer := b.do(http.MethodPost, "/api/apply", q); status != http.StatusBadRequest {
+		t.Errorf("without the revision of the plan: got %d %v", status, answer)
+	}
+	if got := images(api.Get(t, "clonesets", "web")); got[0] != "nginx:1" {
+		t.Errorf("got %v, which nobody has planned", got)
+	}
 }
