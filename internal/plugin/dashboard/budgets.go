@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -34,10 +35,16 @@ type use struct {
 	Why string `json:"why"`
 }
 
+// names reports whether a reference names a workload. The version does not matter.
+func names(o *unstructured.Unstructured, apiVersion, kind, name string) bool {
+	group := schema.FromAPIVersionAndKind(apiVersion, kind).Group
+	return (apiVersion == "" || group == o.GroupVersionKind().Group) && kind == o.GetKind() && name == o.GetName()
+}
+
 // covered returns whether a selector, or else a reference, covers the pods of a workload.
 func covered(o *unstructured.Unstructured, selector *metav1.LabelSelector, target *policyv1beta1.TargetReference) bool {
 	if target != nil {
-		return target.Kind == o.GetKind() && target.Name == o.GetName()
+		return names(o, target.APIVersion, target.Kind, target.Name)
 	}
 	if selector == nil {
 		return false

@@ -1,15 +1,19 @@
 package dashboard
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/resource"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/yaml"
@@ -29,6 +33,8 @@ type request struct {
 	Change    wanted `json:"change"`
 	// Generation is the one that the plan was made for. A change is refused if the spec has another one.
 	Generation int64 `json:"generation"`
+
+	to int64 // the number of the revision that an undo goes back to
 }
 
 // wanted is a change that the user wants.
@@ -96,6 +102,25 @@ func (c *wanted) setSpec(o *unstructured.Unstructured) error {
 	}
 	if err != nil {
 		return failed(http.StatusBadRequest, "the YAML: %w", err)
+	}
+	// What would be dropped is refused, so that nobody takes it for applied.
+	for field := range document {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "spec"}, field) {
+			return failed(http.StatusBadRequest, "only the spec is changed here, and %q is beside it", field)
+		}
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(c.YAML)))
+	for n := 0; ; {
+		one, err := documents.Read()
+		if err != nil {
+			break // there are no more
+		}
+		if len(bytes.TrimSpace(one)) > 0 {
+			n++
+		}
+		if n > 1 {
+			return failed(http.StatusBadRequest, "the YAML has several documents, and one is changed here")
+		}
 	}
 
 	edited := &unstructured.Unstructured{}
@@ -234,9 +259,13 @@ func (s *server) read(r *http.Request) (*request, *resource.Info, func(*unstruct
 			return nil, nil, nil, err
 		}
 		revision, err = rollout.UndoTarget(r.Context(), s.factory, document, q.Change.ToRevision)
-		if err != nil {
-			return nil, nil, nil, failure{http.StatusConflict, err}
+		if err != nil && statusOf(err) == http.StatusInternalServerError { // there is no such revision
+			err = failure{http.StatusConflict, err}
 		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		q.to = revision.Number
 	}
 	return q, info, q.Change.edit(revision, time.Now()), nil
 }
@@ -244,7 +273,7 @@ func (s *server) read(r *http.Request) (*request, *resource.Info, func(*unstruct
 // plan answers with what would become of the pods. The API server plays the change as a dry run, with all its
 // admission, and the planner plays the rollout that follows.
 func (s *server) plan(r *http.Request) (any, error) {
-	_, info, edit, err := s.read(r)
+	q, info, edit, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +296,9 @@ func (s *server) plan(r *http.Request) (any, error) {
 		"after":      text(documentOf(after).Object),
 		"generation": before.GetGeneration(),
 		"previews":   []previewShown{},
+	}
+	if q.to != 0 {
+		answer["toRevision"] = q.to
 	}
 	kind := explain.KindOf(workload.Kind(after))
 	if kind == nil {
@@ -291,6 +323,10 @@ func (s *server) apply(r *http.Request) (any, error) {
 	q, info, edit, err := s.read(r)
 	if err != nil {
 		return nil, err
+	}
+	if q.to != 0 && q.Change.ToRevision == 0 {
+		// Which one is the one before may change without the spec.
+		return nil, failed(http.StatusBadRequest, "the change must name the revision that its plan goes back to")
 	}
 	guarded := func(o *unstructured.Unstructured) error {
 		if o.GetGeneration() != q.Generation {

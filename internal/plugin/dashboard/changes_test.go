@@ -51,6 +51,8 @@ func TestChanges(t *testing.T) {
 		"a document with a label":    {change: wanted{Action: "yaml", YAML: strings.Replace(text(documentOf(plugintest.Object(t, web)).Object), "  name: web", "  name: web\n  labels: {a: b}", 1)}, status: http.StatusBadRequest},
 		"a document of another kind": {change: wanted{Action: "yaml", YAML: strings.Replace(text(documentOf(plugintest.Object(t, web)).Object), "kind: CloneSet", "kind: StatefulSet", 1)}, status: http.StatusBadRequest},
 		"a document without a spec":  {change: wanted{Action: "yaml", YAML: "apiVersion: apps.kruise.io/v1beta1\nkind: CloneSet\nmetadata: {name: web, namespace: default}"}, status: http.StatusBadRequest},
+		"two documents":              {change: wanted{Action: "yaml", YAML: text(documentOf(plugintest.Object(t, web)).Object) + "---\nspec: {}\n"}, status: http.StatusBadRequest},
+		"a field beside the spec":    {change: wanted{Action: "yaml", YAML: text(documentOf(plugintest.Object(t, web)).Object) + "replicas: 5\n"}, status: http.StatusBadRequest},
 		"what is no document":        {change: wanted{Action: "yaml", YAML: "{"}, status: http.StatusBadRequest},
 		"a list":                     {change: wanted{Action: "yaml", YAML: "- a"}, status: http.StatusBadRequest},
 		"nothing":                    {change: wanted{Action: "yaml"}, status: http.StatusBadRequest},

@@ -11,6 +11,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type options struct {
 	genericiooptions.IOStreams
 	port             uint16
 	managerNamespace string
+	context          string // the one that the user chose for this command, if any
 }
 
 // New returns the command.
@@ -65,6 +67,9 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			if chosen := cmd.Flag("context"); chosen != nil {
+				o.context = chosen.Value.String()
+			}
 			return o.run(ctx, f, args)
 		},
 	}
@@ -81,6 +86,8 @@ func (o *options) run(ctx context.Context, f cmdutil.Factory, args []string) err
 	if err != nil {
 		return err
 	}
+
+	s.cluster = cmp.Or(o.context, s.cluster) // the configuration knows the one that is chosen in the file
 
 	path := "/"
 	if len(args) == 1 {

@@ -43,8 +43,13 @@ func newGuard(address string, api http.Handler) (*guard, error) {
 		return nil, fmt.Errorf("the files of the page: %w", err)
 	}
 
+	hosts := []string{address, net.JoinHostPort("localhost", port)}
+	if port == "80" { // browsers leave it out
+		hosts = append(hosts, strings.TrimSuffix(address, ":80"), "localhost")
+	}
+
 	return &guard{
-		hosts: []string{address, net.JoinHostPort("localhost", port)},
+		hosts: hosts,
 		token: base64.RawURLEncoding.EncodeToString(secret),
 		api:   api,
 		files: http.FileServerFS(files),

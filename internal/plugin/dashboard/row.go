@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	numbers "github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/commands/rollout"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
@@ -101,11 +103,7 @@ func (r *row) count(o *unstructured.Unstructured) {
 		set(&r.Desired, "status", "matchedPods")
 		set(&r.Updated, "status", "updatedPods")
 		set(&r.Ready, "status", "readyPods")
-		r.Target = r.Desired
-		r.State, r.Line = stateRolling, "Not all of its pods have the new sidecars."
-		if r.Desired != nil && r.Updated != nil && *r.Updated >= *r.Desired {
-			r.State, r.Line = stateDone, "All of its pods have the new sidecars."
-		}
+		r.upgrades(o)
 		return
 	default:
 		set(&r.Desired, "spec", "replicas")
@@ -127,6 +125,36 @@ func (r *row) count(o *unstructured.Unstructured) {
 	}
 	if r.State == stateDone && r.Ready != nil && r.Desired != nil && *r.Ready < *r.Desired {
 		r.State, r.Line = stateRolling, fmt.Sprintf("%d of %d pods are ready.", *r.Ready, *r.Desired)
+	}
+}
+
+// upgrades sets the state of a SidecarSet.
+func (r *row) upgrades(o *unstructured.Unstructured) {
+	r.Target = r.Desired
+	r.State, r.Line = stateRolling, "Not all of its pods have the new sidecars."
+	observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	if r.Desired == nil || r.Updated == nil || observed < o.GetGeneration() {
+		return
+	}
+
+	strategy, _, _ := unstructured.NestedMap(o.Object, "spec", "updateStrategy")
+	if strategy["type"] == "NotUpdate" {
+		r.Target, r.State, r.Line = r.Updated, stateDone, "Its pods keep the sidecars that they have."
+		return
+	}
+	if value := strategy["partition"]; value != nil {
+		partition := &intstr.IntOrString{}
+		if workload.Decode(value, partition) == nil {
+			kept, _ := numbers.Partition(partition, *r.Desired)
+			r.Target = new(*r.Desired - kept)
+		}
+	}
+	switch {
+	case *r.Updated < *r.Target:
+	case *r.Target < *r.Desired:
+		r.State, r.Line = stateDone, "As many of its pods have the new sidecars as its partition allows."
+	default:
+		r.State, r.Line = stateDone, "All of its pods have the new sidecars."
 	}
 }
 

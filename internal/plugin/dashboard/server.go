@@ -134,16 +134,21 @@ func answering(do func(r *http.Request) (any, error)) http.Handler {
 
 		answer, err := do(r)
 		if err != nil {
-			status := statusOf(err)
-			if status == http.StatusUnauthorized { // that of the cluster; the page's own means that its token is wrong
-				status = http.StatusBadGateway
-			}
-			refuse(w, status, "%v", err)
+			refuseFor(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
 	})
+}
+
+// refuseFor answers to a request that failed.
+func refuseFor(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	if status == http.StatusUnauthorized { // that of the cluster; the page's own means that its token is wrong
+		status = http.StatusBadGateway
+	}
+	refuse(w, status, "%v", err)
 }
 
 // refuse answers with an error.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -98,8 +99,14 @@ func follow[L runtime.Object](
 	}
 	failing := atomic.Bool{}
 	answered := func(err error) {
-		if err == nil && failing.CompareAndSwap(true, false) {
+		switch {
+		case err == nil && failing.CompareAndSwap(true, false):
 			tell(news{well: true})
+		// The informer tries such watches again without telling.
+		case utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err):
+			if failing.CompareAndSwap(false, true) {
+				tell(news{err: err})
+			}
 		}
 	}
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,7 +44,8 @@ type tile struct {
 	Lifecycle string    `json:"lifecycle,omitempty"`
 	Subset    string    `json:"subset,omitempty"`
 	Images    []string  `json:"images,omitempty"`
-	Since     time.Time `json:"since"`
+	// Since is a time of Kubernetes, because its comparison of values knows no other.
+	Since metav1.Time `json:"since"`
 	// Reason, Message and Until are what the planner says.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
@@ -60,19 +60,19 @@ func (t tile) equal(other tile) bool {
 // idOf identifies a pod among all namespaces.
 func idOf(pod metav1.Object) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
-// tileOf returns the tile of a pod. update is the revision that pods are moved to, and verdict what the planner
-// last said about the pod, or nil.
-func tileOf(pod *corev1.Pod, update string, verdict *explain.Pod) tile {
+// tileOf returns the tile of a pod. label has the revision of the pod, update is the revision that pods are moved
+// to, and verdict what the planner last said about the pod, or nil.
+func tileOf(pod *corev1.Pod, label, update string, verdict *explain.Pod) tile {
 	t := tile{
 		ID:        idOf(pod),
 		Name:      pod.Name,
 		Namespace: pod.Namespace,
-		Revision:  pod.Labels[pub.ControllerRevisionHash],
+		Revision:  pod.Labels[label],
 		Node:      pod.Spec.NodeName,
 		Phase:     string(pod.Status.Phase),
 		Lifecycle: pod.Labels[pub.LifecycleState],
 		Subset:    pod.Labels[uniteddeployment.SubsetName],
-		Since:     pod.CreationTimestamp.Time,
+		Since:     pod.CreationTimestamp,
 	}
 	if placement, ok := pub.ParsePlacement(pod.Annotations); ok {
 		t.Subset = placement.Subset

@@ -2,12 +2,14 @@ package dashboard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 )
 
@@ -50,7 +52,7 @@ func TestStateOfATile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podIn(t, test.pod)
 			slimPod(pod) // as the page keeps it
-			if got := tileOf(pod, test.update, test.verdict); got.State != test.want {
+			if got := tileOf(pod, pub.ControllerRevisionHash, test.update, test.verdict); got.State != test.want {
 				t.Errorf("got %s, want %s", got.State, test.want)
 			}
 		})
@@ -81,9 +83,9 @@ status:
 	until := &metav1.Time{}
 	verdict := &explain.Pod{State: explain.Waiting, Reason: "R", Message: "m", Until: until}
 	pod := podIn(t, text)
-	want := tileOf(pod, "web-2", verdict)
+	want := tileOf(pod, pub.ControllerRevisionHash, "web-2", verdict)
 	slimPod(pod)
-	if diff := cmp.Diff(want, tileOf(pod, "web-2", verdict)); diff != "" {
+	if diff := cmp.Diff(want, tileOf(pod, pub.ControllerRevisionHash, "web-2", verdict)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if pod.Annotations["large"] != "" || pod.Spec.Containers[0].Env != nil {
@@ -93,5 +95,18 @@ status:
 	if want.Ready != "1/2" || want.Restarts != 5 || want.Subset != "zone-a" || want.Phase != "CrashLoopBackOff" ||
 		want.Node != "node-1" || len(want.Images) != 2 || want.ID != "shop/web-1" || want.State != tileNotReady {
 		t.Errorf("got %+v", want)
+	}
+}
+
+// Tiles are compared each time that something has changed.
+func TestEqualTiles(t *testing.T) {
+	const text = "metadata: {name: web-a, creationTimestamp: '2026-11-27T10:00:00Z'}"
+	a, b := tileOf(podIn(t, text), "", "", nil), tileOf(podIn(t, text), "", "", nil)
+	if !a.equal(b) {
+		t.Error("tiles of the same pod differ")
+	}
+	b.Until = &metav1.Time{Time: b.Since.Add(time.Second)}
+	if a.equal(b) {
+		t.Error("tiles are equal although one waits until a time")
 	}
 }

@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
 // mostEvents bounds the events that a page keeps.
@@ -91,14 +94,21 @@ func (p *page) eventNamespace() string {
 }
 
 // concerns reports whether an event is about the workload or one of its pods. An event about a pod may arrive
-// before the pod does: its name then begins with that of the workload.
+// before the pod does, or be about one that is gone: its name is then that of the workload with a suffix, or with
+// several if other workloads are in between.
 func (p *page) concerns(e *corev1.Event) bool {
 	about := &e.InvolvedObject
 	switch about.Kind {
 	case p.object.GetKind():
 		return about.UID == p.object.GetUID()
 	case "Pod":
-		return p.pods[about.Namespace+"/"+about.Name] != nil || strings.HasPrefix(about.Name, p.object.GetName()+"-")
+		if p.pods[about.Namespace+"/"+about.Name] != nil {
+			return true
+		}
+		suffix, begins := strings.CutPrefix(about.Name, p.object.GetName()+"-")
+		kind := p.of.kind()
+		return begins && kind != workload.SidecarSet &&
+			(len(workloadkind.Of(kind).Children) > 0 || !strings.Contains(suffix, "-"))
 	}
 	return false
 }

@@ -4,9 +4,11 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +20,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
@@ -33,12 +36,12 @@ var (
 func (s *server) workload(w http.ResponseWriter, r *http.Request) {
 	one, err := s.asked(r)
 	if err != nil {
-		refuse(w, statusOf(err), "%v", err)
+		refuseFor(w, err)
 		return
 	}
 	o, err := s.get(r.Context(), one)
 	if err != nil {
-		refuse(w, statusOf(err), "%v", err)
+		refuseFor(w, err)
 		return
 	}
 
@@ -56,6 +59,7 @@ func (s *server) workload(w http.ResponseWriter, r *http.Request) {
 		object:   o,
 		may:      s.rights(r.Context(), one, o),
 		pods:     map[string]*corev1.Pod{},
+		unowned:  map[string]*corev1.Pod{},
 		sent:     map[string]tile{},
 		verdicts: map[string]*explain.Pod{},
 		budgets:  map[string]runtime.Object{},
@@ -86,14 +90,16 @@ type page struct {
 	object   *unstructured.Unstructured
 	owner    *pods.Chain
 	pods     map[string]*corev1.Pod
-	sent     map[string]tile // as the browser has them
+	unowned  map[string]*corev1.Pod // whose controllers could not be read
+	sent     map[string]tile        // as the browser has them
 	verdicts map[string]*explain.Pod
 	budgets  map[string]runtime.Object
 	spreads  map[string]*unstructured.Unstructured
 	events   *timeline
 	notes    map[string]string
 
-	listed, synced bool // the list of pods is complete, and was said to be so
+	listed, synced bool // the list of pods is complete or not to be had, and was said to be so
+	gone           bool // the workload was deleted
 	dirty          parts
 	ask            chan struct{} // the planner is to be asked
 }
@@ -104,14 +110,21 @@ func (p *page) follow() {
 	go follow(p.context, p.dynamic.Resource(p.of.mapping.Resource).Namespace(p.of.Namespace),
 		&unstructured.Unstructured{}, metav1.ListOptions{FieldSelector: name}, func(runtime.Object) {},
 		telling(p, "the workload", func(o *unstructured.Unstructured, gone bool) {
-			if gone {
+			switch {
+			case o.GetUID() != p.object.GetUID() && gone: // another one of the name, which was there before
+			case gone:
+				p.gone = true
 				p.send(message{"type": "gone"})
-				return
+			case p.other(o):
+				p.stop() // the browser asks again, and the page begins anew
+			default:
+				p.object, p.dirty.object, p.dirty.asked = o, true, true
 			}
-			p.object, p.dirty.object, p.dirty.asked = o, true, true
 		}))
 
-	if !workloadkind.Of(p.of.kind()).Schedule {
+	if workloadkind.Of(p.of.kind()).Schedule {
+		p.listed = true // it has no pods of its own
+	} else {
 		p.followPods()
 	}
 
@@ -143,11 +156,20 @@ func (p *page) follow() {
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "kind")
 		name, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "name")
 		delete(p.spreads, o.GetName())
-		if !gone && kind == p.object.GetKind() && name == p.object.GetName() {
+		version, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "apiVersion")
+		if !gone && names(p.object, version, kind, name) {
 			p.spreads[o.GetName()] = o
 		}
 		p.dirty.subsets = true
 	})
+}
+
+// other reports whether an object has other pods than the one that the page is about: it was made again under the
+// same name, or selects others.
+func (p *page) other(o *unstructured.Unstructured) bool {
+	before, _, _ := unstructured.NestedFieldNoCopy(p.object.Object, "spec", "selector")
+	now, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "selector")
+	return o.GetUID() != p.object.GetUID() || !equality.Semantic.DeepEqual(before, now)
 }
 
 // followOptional watches the objects of a kind that the API server may not serve.
@@ -169,7 +191,7 @@ func (p *page) followPods() {
 	go follow(p.context, p.clients.CoreV1().Pods(p.of.Namespace), &corev1.Pod{},
 		metav1.ListOptions{LabelSelector: selector.String()}, slimPod, func(c news) {
 			take(c)
-			if c.synced {
+			if c.synced || apierrors.IsForbidden(c.err) { // there is nothing to wait for
 				p.queue.put(func() { p.listed = true })
 			}
 		})
@@ -178,6 +200,7 @@ func (p *page) followPods() {
 // takePod notes a pod that is new, changed or gone.
 func (p *page) takePod(pod *corev1.Pod, gone bool) {
 	id := idOf(pod)
+	delete(p.unowned, id)
 	if gone || !p.owns(pod) {
 		delete(p.pods, id)
 		delete(p.verdicts, id)
@@ -201,8 +224,23 @@ func (p *page) owns(pod *corev1.Pod) bool {
 	belongs, err := p.owner.Leads(pod)
 	if err != nil {
 		p.note("owners", "whose pods are these? "+err.Error())
+		if len(p.unowned) == 0 {
+			time.AfterFunc(askAgain, func() { p.queue.put(p.askOwners) })
+		}
+		p.unowned[idOf(pod)] = pod
 	}
 	return belongs
+}
+
+// askOwners asks again whose pods those are whose controllers could not be read.
+func (p *page) askOwners() {
+	p.owner.Retry()
+	p.note("owners", "")
+	left := p.unowned
+	p.unowned = map[string]*corev1.Pod{}
+	for _, pod := range left {
+		p.takePod(pod, false)
+	}
 }
 
 // keepBudget notes a budget that is new, changed or gone.
@@ -233,6 +271,8 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 				p.note(part, part+" are not shown: "+c.err.Error())
 			case c.synced, c.well:
 				p.note(part, "")
+				// What a browser knows from before is replaced, even if nothing has come.
+				p.dirty.budgets, p.dirty.subsets = true, true
 			default:
 				if object, ok := c.object.(O); ok {
 					take(object, c.gone)
@@ -246,6 +286,7 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 func (p *page) tick() {
 	dirty := p.dirty
 	p.dirty = parts{}
+	dirty.object, dirty.asked = dirty.object && !p.gone, dirty.asked && !p.gone
 	var messages []message
 
 	if dirty.object {
@@ -288,10 +329,13 @@ func (p *page) tick() {
 
 // tiles returns the messages about tiles that differ from what the browser has.
 func (p *page) tiles() (messages []message) {
-	update := updateRevision(p.object)
+	update, label := updateRevision(p.object), pub.ControllerRevisionHash
+	if p.of.kind() == workloadkind.UnitedDeployment { // the other label has revisions of its workloads
+		label = uniteddeployment.RevisionHash
+	}
 	var changed []tile
 	for _, id := range slices.Sorted(maps.Keys(p.pods)) {
-		t := tileOf(p.pods[id], update, p.verdicts[id])
+		t := tileOf(p.pods[id], label, update, p.verdicts[id])
 		if before, ok := p.sent[id]; !ok || !before.equal(t) {
 			p.sent[id] = t
 			changed = append(changed, t)
@@ -379,8 +423,11 @@ func (p *page) detail() detail {
 
 // updateRevision returns the revision that the pods of a workload are moved to, or an empty string.
 func updateRevision(o *unstructured.Unstructured) string {
-	for _, field := range []string{"updateRevision", "daemonSetHash"} {
-		if revision, _, _ := unstructured.NestedString(o.Object, "status", field); revision != "" {
+	for _, path := range [][]string{
+		{"updateRevision"}, {"daemonSetHash"},
+		{"updatedRevision"}, {"updateStatus", "updatedRevision"}, // of a UnitedDeployment
+	} {
+		if revision, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, path...)...); revision != "" {
 			return revision
 		}
 	}

@@ -87,17 +87,21 @@ type Chain struct {
 	clients   Clients
 	namespace string
 	known     map[types.UID]bool
+	failed    map[types.UID]error // controllers that could not be read
 }
 
 // NewChain returns a chain to a workload. It reads controllers as long as the context lives.
 func NewChain(ctx context.Context, clients Clients, workload *unstructured.Unstructured) *Chain {
 	return &Chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(),
-		known: map[types.UID]bool{workload.GetUID(): true}}
+		known: map[types.UID]bool{workload.GetUID(): true}, failed: map[types.UID]error{}}
 }
 
+// Retry lets controllers that could not be read be read again.
+func (c *Chain) Retry() { clear(c.failed) }
+
 // Leads reports whether the workload controls the object, directly or through others. It returns an error if a
-// controller in between cannot be read.
-func (c *Chain) Leads(object metav1.Object) (bool, error) {
+// controller in between cannot be read, and the same one until Retry is called.
+func (c *Chain) Leads(object metav1.Object) (belongs bool, err error) {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false, nil
@@ -105,8 +109,17 @@ func (c *Chain) Leads(object metav1.Object) (bool, error) {
 	if known, ok := c.known[owner.UID]; ok {
 		return known, nil
 	}
+	if err := c.failed[owner.UID]; err != nil {
+		return false, err
+	}
 
-	c.known[owner.UID] = false
+	c.known[owner.UID] = false // controllers that control each other end here
+	defer func() {
+		if err != nil {
+			delete(c.known, owner.UID)
+			c.failed[owner.UID] = err
+		}
+	}()
 	mapper, err := c.clients.ToRESTMapper()
 	if err != nil {
 		return false, err
@@ -117,7 +130,8 @@ func (c *Chain) Leads(object metav1.Object) (bool, error) {
 		return false, fmt.Errorf("controller of %s: %w", object.GetName(), err)
 	}
 
-	mapping, err := mapper.RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
+	// The version may be one that is not served any more: the UID tells whether it is the same object.
+	mapping, err := mapper.RESTMapping(gv.WithKind(owner.Kind).GroupKind())
 	if meta.IsNoMatchError(err) {
 		return false, nil
 	} else if err != nil {

@@ -133,7 +133,7 @@ export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...
         const { change } = await body(req);
         if (change.action === 'yaml' && !change.yaml.startsWith('apiVersion')) return fail(res, 422, 'The YAML has no apiVersion.');
         await new Promise((r) => setTimeout(r, 150));
-        return json(res, { before: world.yaml(), after: world.yaml(change), generation: world.generation, previews: [world.preview(change)] });
+        return json(res, { before: world.yaml(), after: world.yaml(change), generation: world.generation, ...(change.action === 'undo' && { toRevision: change.toRevision || 2 }), previews: [world.preview(change)] });
       }
       if (path === '/api/apply' && req.method === 'POST') return doApply(res, await body(req));
       return fail(res, 404, 'There is no such address.');

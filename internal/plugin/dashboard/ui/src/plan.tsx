@@ -16,6 +16,19 @@ interface Props {
   onCancel?: () => void;
 }
 
+/** The change as it was planned: "the revision before" is another one once the controller has seen a change. */
+export function planned(change: Change, plan: Plan): Change {
+  return change.action === 'undo' ? { ...change, toRevision: plan.toRevision ?? change.toRevision } : change;
+}
+
+/** What is said when a change could not be applied. Without an answer nobody knows whether it was. */
+export function refusal(err: Error): string {
+  const status = err instanceof ApiError ? err.status : 0;
+  if (status === 409) return `Nothing was applied, since the workload was changed in the meantime. ${err.message}`;
+  if (status >= 400 && status < 500) return `Nothing was applied. ${err.message}`;
+  return `It is not known whether the change was applied: look at the workload. ${err.message}`;
+}
+
 /** First the plan of a change, then the button that applies it. */
 export function PlanAndApply({ of, change, auto, mayNot, onApplied, onCancel }: Props) {
   const [plan, setPlan] = useState<{ of: string; plan: Plan }>();
@@ -54,15 +67,13 @@ export function PlanAndApply({ of, change, auto, mayNot, onApplied, onCancel }: 
     setBusy('apply');
     setError('');
     try {
-      const { generation } = await apply(of, change, fresh.generation);
+      const { generation } = await apply(of, planned(change, fresh), fresh.generation);
       setBusy('');
       onApplied(generation);
     } catch (err) {
       setBusy('');
       setPlan(undefined);
-      const text = (err as Error).message;
-      const conflict = err instanceof ApiError && err.status === 409;
-      setError(conflict ? `Nothing was applied, since the workload was changed in the meantime. ${text}` : `Nothing was applied. ${text}`);
+      setError(refusal(err as Error));
     }
   };
 

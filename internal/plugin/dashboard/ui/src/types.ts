@@ -203,6 +203,8 @@ export interface Plan {
   before: string;
   after: string;
   generation: number;
+  /** The revision that an undo goes back to. */
+  toRevision?: number;
   previews?: List<Preview>;
   note?: string;
 }

@@ -9,6 +9,7 @@ const { groupTiles, countTiles, groupSteps, groupLeft } = await load('grouping.t
 const { layOut, seenTiles, placeOf, move, find } = await load('layout.ts');
 const { length, ago, left, tileLabel, share, shortName, shortImage, announcement } = await load('format.ts');
 const { diffLines } = await load('diff.tsx');
+const { planned, refusal } = await load('plan.tsx');
 
 const tile = (name, more = {}) => ({ id: `shop/${name}`, name, namespace: 'shop', state: 'old', ...more });
 const row = (name, state, more = {}) => ({ id: name, kind: 'CloneSet', resource: 'r', namespace: 'shop', name, state, ...more });
@@ -347,4 +348,15 @@ test('a diff holds only hunks with their context', () => {
   const lines = diffLines(before, before.replace('line 15', 'other'));
   assert.deepEqual(lines.map((l) => l.sign).join(''), '@   -+   ');
   assert.deepEqual(diffLines(before, before), []);
+});
+
+describe('applying', () => {
+  test('an undo goes back to the revision of its plan', () => {
+    assert.deepEqual(planned({ action: 'undo', toRevision: 0 }, { toRevision: 2 }), { action: 'undo', toRevision: 2 });
+    assert.deepEqual(planned({ action: 'pause' }, {}), { action: 'pause' });
+  });
+  test('nobody says that nothing was applied if the answer is lost', () => {
+    assert.match(refusal(new Error('The server does not answer.')), /not known/);
+    assert.doesNotMatch(refusal(new Error('The server does not answer.')), /Nothing was applied/);
+  });
 });
