@@ -265,6 +265,8 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 	return func(c news) {
 		p.queue.put(func() {
 			switch {
+			case c.mayNotWatch():
+				p.note(part, "you may not watch "+part+": they are read anew from time to time")
 			case apierrors.IsForbidden(c.err):
 				p.note(part, "you may not list "+part+": they are not shown")
 			case c.err != nil:
