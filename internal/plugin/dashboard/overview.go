@@ -95,7 +95,7 @@ func (p *overview) follow(kind kindShown, namespace string) {
 				}
 				arrived()
 			case c.synced, c.well:
-				if p.notes[kind.Resource] != "" {
+				if c.well && p.notes[kind.Resource] != "" { // a complete list says nothing about the watch
 					delete(p.notes, kind.Resource)
 					p.noted = true
 				}

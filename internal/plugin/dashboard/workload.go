@@ -272,7 +272,9 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 			case c.err != nil:
 				p.note(part, part+" are not shown: "+c.err.Error())
 			case c.synced, c.well:
-				p.note(part, "")
+				if c.well { // a list that is complete says nothing about the watch
+					p.note(part, "")
+				}
 				// What a browser knows from before is replaced, even if nothing has come.
 				p.dirty.budgets, p.dirty.subsets = true, true
 			default:
