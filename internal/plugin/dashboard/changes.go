@@ -153,11 +153,28 @@ func documentOf(o *unstructured.Unstructured) *unstructured.Unstructured {
 
 // text returns a value as YAML.
 func text(value any) string {
-	encoded, err := yaml.Marshal(value)
+	encoded, err := json.Marshal(value)
+	if err == nil {
+		encoded, err = yaml.JSONToYAML(escaped(encoded))
+	}
 	if err != nil {
 		return fmt.Sprintf("# it cannot be shown: %v\n", err)
 	}
 	return string(encoded)
+}
+
+// escaped returns JSON in which characters that YAML allows only as escapes are such. A text that holds one could
+// not be shown otherwise, nor what differs between two of them.
+func escaped(encoded []byte) []byte {
+	var safe bytes.Buffer
+	for _, r := range string(encoded) {
+		if r >= 0x7f && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			fmt.Fprintf(&safe, "\\u%04x", r)
+		} else {
+			safe.WriteRune(r)
+		}
+	}
+	return safe.Bytes()
 }
 
 // revisioned reports whether workloads of a kind keep revisions with pod templates.

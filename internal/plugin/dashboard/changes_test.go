@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -91,5 +92,32 @@ func TestAnUneditedDocument(t *testing.T) {
 	b, _ := json.Marshal(after)
 	if string(a) != string(b) {
 		t.Errorf("got %s, want %s", b, a)
+	}
+}
+
+// What a spec holds comes back from the browser as it was, whatever it looks like in YAML.
+func TestSpecsThatLookLikeOtherYAML(t *testing.T) {
+	values := []any{
+		"yes", "0o17", "017", "1e3", "0x1F", "12:30:45", "2026-11-27", "null", "~", "<<", "=", "", " a ", "a: b", "# a", "- a", "---", "...",
+		"a\n---\nb\n", "---\na", "a\r\nb", "a\rb", "a\tb", "\u202e", "\u2028", "\u0085", "\ufeff", "\x7f", "\x00", "\U0001f600",
+		"%a", "@a", "`a", "!a", "&a", "*a", "|", ">", "a\n\n", "\n", "\n a", strings.Repeat("long words ", 50), "on", "y", "1_000", ".5", "+1",
+		int64(9007199254740993), int64(-1), 0.1, 1e21, true, nil, []any{}, map[string]any{}, []any{nil},
+	}
+	for _, value := range values {
+		before := plugintest.Object(t, web)
+		spec := before.Object["spec"].(map[string]any)
+		spec["value"], spec["key"] = value, map[string]any{"of": value, "x" + fmt.Sprint(value): value}
+		shown := strings.ReplaceAll(text(documentOf(before).Object), "\r\n", "\n") // as a text field does
+		after := before.DeepCopy()
+		change := wanted{Action: "yaml", YAML: shown}
+		if err := change.edit(nil, time.Now())(after); err != nil {
+			t.Errorf("%q: %v in\n%s", value, err, shown)
+			continue
+		}
+		want, _ := json.Marshal(before.Object)
+		got, _ := json.Marshal(after.Object)
+		if string(got) != string(want) {
+			t.Errorf("%q: got %s, want %s", value, got, want)
+		}
 	}
 }

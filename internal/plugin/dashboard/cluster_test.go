@@ -351,3 +351,26 @@ data:
 		t.Errorf("got %v, which nobody has planned", got)
 	}
 }
+
+// Who may list but not watch sees what is listed, and is told that it is old.
+func TestRightsToListAlone(t *testing.T) {
+	t.Parallel()
+	api := plugintest.New(t, "v1beta1", web, webPod, node)
+	api.BeforeRead = func(r plugintest.Request) error {
+		if strings.Contains(r.Query, "watch=") {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, "", nil)
+		}
+		return nil
+	}
+	b := open(t, api)
+	for _, path := range []string{"/api/workload?" + about, "/api/overview"} {
+		notes := b.await(b.listen(path), "a note", func(m map[string]any) bool {
+			return m["type"] == "notes" && strings.Contains(text(m["notes"]), "watch")
+		})
+		for _, one := range notes["notes"].([]any) {
+			if strings.Contains(one.(string), "may not list") {
+				t.Errorf("%s: got %s", path, one)
+			}
+		}
+	}
+}

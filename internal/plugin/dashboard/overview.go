@@ -86,13 +86,16 @@ func (p *overview) follow(kind kindShown, namespace string) {
 			switch {
 			case c.err != nil:
 				p.notes[kind.Resource], p.noted = fmt.Sprintf("%ss are not shown: %v", kind.Kind, c.err), true
-				if apierrors.IsForbidden(c.err) && namespace == "" {
+				if c.mayNotWatch() {
+					p.notes[kind.Resource] = fmt.Sprintf(
+						"you may not watch %s: they are read anew from time to time", kind.Resource)
+				} else if apierrors.IsForbidden(c.err) && namespace == "" {
 					p.notes[kind.Resource] = fmt.Sprintf(
 						"you may not list %s in all namespaces: choose a namespace", kind.Resource)
 				}
 				arrived()
 			case c.synced, c.well:
-				if p.notes[kind.Resource] != "" {
+				if c.well && p.notes[kind.Resource] != "" { // a complete list says nothing about the watch
 					delete(p.notes, kind.Resource)
 					p.noted = true
 				}

@@ -77,7 +77,11 @@ type news struct {
 	synced bool
 	err    error
 	well   bool
+	listed bool // with an error: the list was to be had, and the watch is not
 }
+
+// mayNotWatch reports whether the user may list objects, but not watch them.
+func (n *news) mayNotWatch() bool { return n.listed && apierrors.IsForbidden(n.err) }
 
 // lister is what clients have to list and watch objects.
 type lister[L runtime.Object] interface {
@@ -97,7 +101,7 @@ func follow[L runtime.Object](
 		o.LabelSelector, o.FieldSelector = options.LabelSelector, options.FieldSelector
 		return o
 	}
-	failing := atomic.Bool{}
+	failing, listed := atomic.Bool{}, atomic.Bool{}
 	answered := func(err error) {
 		switch {
 		case err == nil && failing.CompareAndSwap(true, false):
@@ -112,6 +116,7 @@ func follow[L runtime.Object](
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, with(o))
+			listed.Store(err == nil)
 			answered(err)
 			return list, err
 		},
@@ -134,7 +139,7 @@ func follow[L runtime.Object](
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			failing.Store(true)
-			tell(news{err: err})
+			tell(news{err: err, listed: listed.Load()})
 		}
 	})
 

@@ -265,12 +265,16 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 	return func(c news) {
 		p.queue.put(func() {
 			switch {
+			case c.mayNotWatch():
+				p.note(part, "you may not watch "+part+": they are read anew from time to time")
 			case apierrors.IsForbidden(c.err):
 				p.note(part, "you may not list "+part+": they are not shown")
 			case c.err != nil:
 				p.note(part, part+" are not shown: "+c.err.Error())
 			case c.synced, c.well:
-				p.note(part, "")
+				if c.well { // a list that is complete says nothing about the watch
+					p.note(part, "")
+				}
 				// What a browser knows from before is replaced, even if nothing has come.
 				p.dirty.budgets, p.dirty.subsets = true, true
 			default:

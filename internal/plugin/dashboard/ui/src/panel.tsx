@@ -63,7 +63,7 @@ export function PodPanel({ id, tile, plan, onClose }: Props) {
             <Line name="Images">
               {tile.images?.length ? tile.images.map((image) => <div class="mono" key={image}>{image}</div>) : ''}
             </Line>
-            <Line name="In this state">{tile.since && `for ${ago(tile.since, now).replace(' ago', '')}`}</Line>
+            <Line name="Created">{tile.since && ago(tile.since, now)}</Line>
           </dl>
         </>
       )}

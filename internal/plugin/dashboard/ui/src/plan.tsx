@@ -10,6 +10,8 @@ interface Props {
   change: Change | undefined;
   /** Makes the plan without being asked when the change is another. */
   auto?: boolean;
+  /** The generation of the document that the change is made from, if it is made from one. */
+  from?: number;
   /** Why the user may not apply, in words. */
   mayNot?: string;
   onApplied: (generation: number) => void;
@@ -30,7 +32,7 @@ export function refusal(err: Error): string {
 }
 
 /** First the plan of a change, then the button that applies it. */
-export function PlanAndApply({ of, change, auto, mayNot, onApplied, onCancel }: Props) {
+export function PlanAndApply({ of, change, auto, from, mayNot, onApplied, onCancel }: Props) {
   const [plan, setPlan] = useState<{ of: string; plan: Plan }>();
   const [error, setError] = useState('');
   const [busy, setBusy] = useState<'' | 'plan' | 'apply'>('');
@@ -92,6 +94,12 @@ export function PlanAndApply({ of, change, auto, mayNot, onApplied, onCancel }: 
       </div>
       {fresh && (
         <div class="plan" data-test="plan">
+          {from !== undefined && from !== fresh.generation && (
+            <p class="banner warn" role="alert">
+              The workload was changed since this YAML was loaded. Applying it takes that change back: the difference below
+              shows what goes.
+            </p>
+          )}
           {fresh.note && <p class="banner note">{fresh.note}</p>}
           {previews.map((p, i) => (
             <section key={i}>

@@ -15,6 +15,7 @@ export function WhatIf({ of, detail, onApplied }: Props) {
   const [images, setImages] = useState<Record<string, string>>({});
   const [loaded, setLoaded] = useState<string>();
   const [yaml, setYaml] = useState('');
+  const [generation, setGeneration] = useState<number>();
   const [error, setError] = useState('');
 
   const load = () => {
@@ -23,6 +24,7 @@ export function WhatIf({ of, detail, onApplied }: Props) {
       (d) => {
         setLoaded(d.yaml);
         setYaml(d.yaml);
+        setGeneration(d.generation);
       },
       (err: Error) => setError(err.message),
     );
@@ -95,6 +97,7 @@ export function WhatIf({ of, detail, onApplied }: Props) {
       <PlanAndApply
         of={of}
         change={change}
+        {...(mode === 'yaml' && generation !== undefined && { from: generation })}
         mayNot={mayNot}
         onApplied={(generation) => {
           setImages({});

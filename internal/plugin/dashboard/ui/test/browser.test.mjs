@@ -251,6 +251,23 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
     await end();
   });
 
+  test('YAML that others have changed meanwhile is told to take their change back', async () => {
+    const server = await serve({ pods: 3, rows: 2 });
+    const { page, end } = await open(server, `${WEB}?tab=what-if`);
+    await page.getByRole('button', { name: 'YAML' }).click();
+    const area = page.getByLabel('YAML of the workload');
+    await area.fill(`${await area.inputValue()}# edited`);
+    const said = page.getByText('was changed since this YAML was loaded');
+    await page.getByRole('button', { name: 'Show the plan' }).click();
+    await page.locator('[data-test=plan]').waitFor();
+    assert.equal(await said.count(), 0);
+    server.world.generation++;
+    await area.fill(`${await area.inputValue()} again`);
+    await page.getByRole('button', { name: 'Make the plan again' }).click();
+    await said.waitFor();
+    await end();
+  });
+
   test('a lost connection is said, and made again', async () => {
     const server = await serve({ pods: 10, rows: 1 });
     const { page, end } = await open(server, WEB);
