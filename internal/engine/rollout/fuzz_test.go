@@ -62,13 +62,13 @@ func FuzzOrder(f *testing.F) {
 		samePods(t, pods, ordered)
 		scattered := Scatter(pods, pods, terms...)
 		samePods(t, pods, scattered)
-		if again := Scatter(pods, pods, terms...); names(again) != names(scattered) {
-			t.Errorf("%v: %s, and then %s", terms, names(scattered), names(again))
+		if again := Scatter(pods, pods, terms...); namesOf(again) != namesOf(scattered) {
+			t.Errorf("%v: %s, and then %s", terms, namesOf(scattered), namesOf(again))
 		}
 	})
 }
 
-func names(pods []Candidate) string {
+func namesOf(pods []Candidate) string {
 	var all []string
 	for _, c := range pods {
 		all = append(all, c.Pod.Name)
@@ -78,11 +78,11 @@ func names(pods []Candidate) string {
 
 func samePods(t *testing.T, want, got []Candidate) {
 	t.Helper()
-	a, b := strings.Fields(names(want)), strings.Fields(names(got))
+	a, b := strings.Fields(namesOf(want)), strings.Fields(namesOf(got))
 	slices.Sort(a)
 	slices.Sort(b)
 	if !slices.Equal(a, b) {
-		t.Errorf("the pods %s became %s", names(want), names(got))
+		t.Errorf("the pods %s became %s", namesOf(want), namesOf(got))
 	}
 }
 
