@@ -28,6 +28,7 @@ func FuzzInject(f *testing.F) {
 		if json.Unmarshal([]byte(podText), given) != nil || json.Unmarshal([]byte(specText), sets) != nil {
 			return
 		}
+		podText = fuzzing.JSON(given) // as an API server writes it
 		template, err := NewTemplate("logs", sets, "", "", "")
 		if err != nil {
 			return
