@@ -20,7 +20,7 @@ while read -r package; do
   esac
   for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(f \*testing\.F\).*/\1/p' "$package"/*_test.go | sort); do
     [ -z "${TARGET:-}" ] || [ "$TARGET" = "$target" ] || continue
-    out=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "${WORKERS:-2}" "./$package" 2>&1)
+    out=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "${WORKERS:-2}" "./$package" 2>&1)
     code=$?
     result=ok
     [ $code = 0 ] || result=FAILED failed=1
