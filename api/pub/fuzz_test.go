@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzPlacement: what can be read has a name and a subset, and is read again as the same after it was written.
+// FuzzPlacement: what can be read has a name and a subset, and is read again as the same after it was
+// written.
 func FuzzPlacement(f *testing.F) {
 	for _, text := range []string{`{"name":"web","subset":"zone-a"}`, `{"name":"web","subset":"a","uid":"1"}`, `{}`, `null`, `"web"`,
 		`{"Name":"web","SUBSET":"\ud800"}`} {
@@ -30,15 +31,16 @@ func FuzzPlacement(f *testing.F) {
 	})
 }
 
-// FuzzInjectedSidecarSets: the names are sorted, each occurs once and in the text, and there is a bound of their
-// number.
+// FuzzInjectedSidecarSets: the names are sorted, each occurs once and in the text, and there is a bound of
+// their number.
 func FuzzInjectedSidecarSets(f *testing.F) {
 	for _, text := range []string{"", ",", "logs,mesh", " mesh , logs,logs", strings.Repeat("a,", 300)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		names := InjectedSidecarSets(text)
-		if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) || len(names) > MaxSidecarSets {
+		if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) ||
+			len(names) > MaxSidecarSets {
 			t.Errorf("%q has the names %q", text, names)
 		}
 		for _, name := range names {

@@ -16,8 +16,8 @@ var templates = []string{
 	`null`, `"broken"`, `[]`, `{"spec":5}`, `[{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}]`, `{"no":"list"}`,
 }
 
-// FuzzPodTemplate: a template is written as it was read, a template that does not fit the types has an error and
-// no typed view, and a changed image changes nothing else.
+// FuzzPodTemplate: a template is written as it was read, a template that does not fit the types has an
+// error and no typed view, and a changed image changes nothing else.
 func FuzzPodTemplate(f *testing.F) {
 	for _, text := range templates {
 		f.Add(text, []byte{})
@@ -73,7 +73,8 @@ func imageOf(text string) (string, bool) {
 	return image, ok && image != ""
 }
 
-// FuzzVolumeClaimTemplates: a list is written as it was read, also if it is none or its elements do not fit.
+// FuzzVolumeClaimTemplates: a list is written as it was read, also if it is none or its elements do not
+// fit.
 func FuzzVolumeClaimTemplates(f *testing.F) {
 	for _, text := range templates {
 		f.Add(text)

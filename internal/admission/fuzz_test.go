@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzIdentity: an object whose identity can be read has each of its fields once, so that every parser of JSON
-// reads the same name.
+// FuzzIdentity: an object whose identity can be read has each of its fields once, so that every parser of
+// JSON reads the same name.
 func FuzzIdentity(f *testing.F) {
 	for _, text := range []string{`{"metadata":{"name":"web","namespace":"shop"}}`, `{"metadata":{"name":"a","Name":"b"}}`, `{"metadata":{"name":"a","name":"b"}}`,
 		`{"Metadata":{"name":"b"},"metadata":{"name":"a"}}`, `{"metadata":null}`, `{"metadata":[]}`, `null`, ``, `{"metadata":{"name":5}}`,
@@ -41,8 +41,8 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// FuzzConversionReview: a body that is no review is refused, and a review has an answer that either converts all
-// of its objects or none.
+// FuzzConversionReview: a body that is no review is refused, and a review has an answer that either
+// converts all of its objects or none.
 func FuzzConversionReview(f *testing.F) {
 	const review = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[{"apiVersion":"apps.kruise.io/v1alpha1","kind":"CloneSet","metadata":{"name":"web"},"spec":{"replicas":1}},{"apiVersion":"apps.kruise.io/v1alpha1","kind":"SidecarSet","metadata":{"name":"logs"},"spec":{"containers":"broken"}}]}}`
 	f.Add(review, []byte{})
@@ -53,13 +53,15 @@ func FuzzConversionReview(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string, changes []byte) {
 		body = fuzzing.Edit(body, changes, "apiVersion", "kind", "spec", "objects", "metadata", "annotations")
 		recorder := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, convertPath, bytes.NewReader([]byte(body)))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, convertPath,
+			bytes.NewReader([]byte(body)))
 		handler.ServeHTTP(recorder, r)
 		if recorder.Code == http.StatusBadRequest {
 			return
 		}
 		var asked, answered apiextensionsv1.ConversionReview
-		if json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&asked) != nil || json.Unmarshal(recorder.Body.Bytes(), &answered) != nil ||
+		if json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&asked) != nil ||
+			json.Unmarshal(recorder.Body.Bytes(), &answered) != nil ||
 			answered.Response == nil || answered.Response.UID != asked.Request.UID {
 			t.Fatalf("%s is answered by %d %s", body, recorder.Code, recorder.Body)
 		}

@@ -14,13 +14,14 @@ import (
 
 const fuzzedObject = `{"metadata":{"name":"web","labels":{"a/b":"c~d"}},"spec":{"replicas":12345678901234567890,"template":{"spec":{"containers":[{"name":"a","future":{"x":1.50}}]}},"future":[1,null,{}]}}`
 
-// FuzzPatchBetween: the changes between two objects apply to the first and make the second; between equal objects
-// there are none.
+// FuzzPatchBetween: the changes between two objects apply to the first and make the second; between equal
+// objects there are none.
 func FuzzPatchBetween(f *testing.F) {
 	f.Add(fuzzedObject, []byte("\x01\x00\x02\x01\x03"), []byte("other"))
 	f.Add(`{"a":null,"b":{"c":{"d":{"e":{"f":1}}}}}`, []byte("changes"), []byte("that are deep"))
 	f.Fuzz(func(t *testing.T, document string, one, two []byte) {
-		before, after := fuzzing.Edit(document, one, "/", "~1", "", "a"), fuzzing.Edit(document, two, "/", "~1", "", "a")
+		before, after := fuzzing.Edit(document, one, "/", "~1", "", "a"), fuzzing.Edit(document, two, "/", "~1",
+			"", "a")
 		if strings.Contains(before+after, `"":`) { // the library that applies patches cannot go into a member without a name
 			return
 		}
@@ -50,8 +51,8 @@ func FuzzPatchBetween(f *testing.F) {
 	})
 }
 
-// FuzzCarry: an object that its type writes anew gets its unknown fields back at their places and loses nothing
-// that it has.
+// FuzzCarry: an object that its type writes anew gets its unknown fields back at their places and loses
+// nothing that it has.
 func FuzzCarry(f *testing.F) {
 	f.Add(fuzzedObject, []byte{})
 	f.Add(`{"spec":{"updateStrategy":{"rollingUpdate":{"future":{"a":[1]}}},"volumeClaimTemplates":{"no":"list"}}}`, []byte("changes of these"))

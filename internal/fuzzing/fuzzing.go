@@ -1,6 +1,6 @@
-// Package fuzzing is what fuzz targets share: Kubernetes objects and JSON documents that come from the bytes that
-// the fuzzer chooses. The same bytes always give the same object, so that a finding can be played again. Nothing
-// that is shipped links it.
+// Package fuzzing is what fuzz targets share: Kubernetes objects and JSON documents that come from the
+// bytes that the fuzzer chooses. The same bytes always give the same object, so that a finding can be
+// played again. Nothing that is shipped links it.
 package fuzzing
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// Choices are decisions that the bytes of the fuzzer make one after the other. When the bytes are used up, every
-// decision is the first one.
+// Choices are decisions that the bytes of the fuzzer make one after the other. When the bytes are used up,
+// every decision is the first one.
 type Choices []byte
 
 // Next returns a number from 0 up to, and without, n.
@@ -59,9 +59,9 @@ var awkward = []string{
 // mostChanges is how many changes Edit makes. More of them make objects that nothing accepts.
 const mostChanges = 6
 
-// Edit returns a JSON object with changes that the bytes describe: members and elements are replaced, removed,
-// doubled, renamed and copied from elsewhere. A document that is no object is returned as it is, so that what is
-// tested gets it, too. Names are members that the changes may add.
+// Edit returns a JSON object with changes that the bytes describe: members and elements are replaced,
+// removed, doubled, renamed and copied from elsewhere. A document that is no object is returned as it is,
+// so that what is tested gets it, too. Names are members that the changes may add.
 func Edit(document string, changes []byte, names ...string) string {
 	decoder := json.NewDecoder(strings.NewReader(document))
 	decoder.UseNumber()
@@ -209,8 +209,8 @@ func JSON(value any) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// Fill makes an object from bytes. Custom are functions as randfill takes them, which win against those of this
-// package.
+// Fill makes an object from bytes. Custom are functions as randfill takes them, which win against those of
+// this package.
 func Fill[T any](data []byte, custom ...any) *T {
 	object := new(T)
 	randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3).MaxDepth(12).
@@ -219,7 +219,8 @@ func Fill[T any](data []byte, custom ...any) *T {
 }
 
 // texts are values of strings in objects of Kubernetes.
-var texts = []string{"", "a", "web", "app", "shop", "app.kubernetes.io/name", "a/b", "50%", "-1", "é", "RollingUpdate", "In"}
+var texts = []string{"", "a", "web", "app", "shop", "app.kubernetes.io/name", "a/b", "50%", "-1", "é",
+	"RollingUpdate", "In"}
 
 func fills() []any {
 	pick := func(c randfill.Continue, values []string) string { return values[c.Intn(len(values))] }

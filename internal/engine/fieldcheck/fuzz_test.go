@@ -21,7 +21,8 @@ func selectorFrom(c *fuzzing.Choices) *metav1.LabelSelector {
 		s.MatchLabels[fuzzing.Pick(c, keys...)] = fuzzing.Pick(c, values...)
 	}
 	for range c.Next(4) {
-		r := metav1.LabelSelectorRequirement{Key: fuzzing.Pick(c, keys...), Operator: fuzzing.Pick(c, metav1.LabelSelectorOpIn,
+		r := metav1.LabelSelectorRequirement{Key: fuzzing.Pick(c, keys...), Operator: fuzzing.Pick(c,
+			metav1.LabelSelectorOpIn,
 			metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}
 		if r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpNotIn {
 			for range 1 + c.Next(3) {
@@ -33,8 +34,8 @@ func selectorFrom(c *fuzzing.Choices) *metav1.LabelSelector {
 	return s
 }
 
-// FuzzSelectorsOverlap: two selectors overlap exactly if some labels match both, which is tried with all values
-// that they name and one that they do not.
+// FuzzSelectorsOverlap: two selectors overlap exactly if some labels match both, which is tried with all
+// values that they name and one that they do not.
 func FuzzSelectorsOverlap(f *testing.F) {
 	f.Add([]byte("\x01\x00\x01\x02\x01\x00\x00\x01\x02\x01"))
 	f.Add([]byte("two selectors of some keys and values"))
@@ -74,8 +75,8 @@ func FuzzSelectorsOverlap(f *testing.F) {
 	})
 }
 
-// FuzzRequiredSelector: a selector without errors can be used and selects less than everything, and every error
-// names a field below the path.
+// FuzzRequiredSelector: a selector without errors can be used and selects less than everything, and every
+// error names a field below the path.
 func FuzzRequiredSelector(f *testing.F) {
 	f.Add([]byte("a selector with whatever is in these bytes"))
 	f.Add([]byte{})

@@ -4,8 +4,10 @@ import "testing"
 
 // FuzzParse: the name and the tag of an image make a reference that has the same name and tag.
 func FuzzParse(f *testing.F) {
-	for _, image := range []string{"nginx", "nginx:1.27", "registry.example.com:5000/a/b:c", "docker.io/library/nginx", "a@sha256:" +
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "a:1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	for _, image := range []string{"nginx", "nginx:1.27", "registry.example.com:5000/a/b:c",
+		"docker.io/library/nginx", "a@sha256:" +
+			"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"a:1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"[::1]:5000/a", "A/b", "index.docker.io/a", ""} {
 		f.Add(image)
 	}

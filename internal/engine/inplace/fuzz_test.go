@@ -13,8 +13,10 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-var stateNames = []string{"revision", "updateTimestamp", "lastContainerStatuses", "imageID", "nextContainerImages", "nextContainerRefMetadata",
-	"nextContainerResources", "preCheckBeforeNext", "containersRequiredReady", "containerBatchesRecord", "nextContainerRestarts", "envContainers",
+var stateNames = []string{"revision", "updateTimestamp", "lastContainerStatuses", "imageID",
+	"nextContainerImages", "nextContainerRefMetadata",
+	"nextContainerResources", "preCheckBeforeNext", "containersRequiredReady", "containerBatchesRecord",
+	"nextContainerRestarts", "envContainers",
 	"resizedContainers", "mended", "containerImages", "metaDataPatch", "graceSeconds", "app", "side"}
 
 // FuzzState: whatever is in the annotations of a pod, its progress is an answer or an error that names the
@@ -28,10 +30,14 @@ func FuzzState(f *testing.F) {
 		f.Add(text, "{}", []byte("\x01\x02\x03\x04\x05\x06"))
 	}
 	f.Fuzz(func(t *testing.T, state, grace string, changes []byte) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "u", ResourceVersion: "1", Annotations: map[string]string{
-			pub.InPlaceUpdateState: fuzzing.Edit(state, changes, stateNames...), pub.InPlaceUpdateGrace: fuzzing.Edit(grace, changes, stateNames...)}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i:2"}, {Name: "side", Image: "s:1"}}},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Image: "i:2", ImageID: "a@sha256:2", Ready: true},
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "u", ResourceVersion: "1",
+			Annotations: map[string]string{
+				pub.InPlaceUpdateState: fuzzing.Edit(state, changes, stateNames...),
+				pub.InPlaceUpdateGrace: fuzzing.Edit(grace, changes, stateNames...)}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i:2"}, {Name: "side",
+				Image: "s:1"}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Image: "i:2",
+				ImageID: "a@sha256:2", Ready: true},
 				{Name: "side", Image: "s:1", Ready: true}}}}
 		before := pod.DeepCopy()
 		now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -55,8 +61,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// FuzzCompare: a template is no change of itself, a change and its way back touch the same containers, and every
-// difference that is neither made in place nor metadata is blocked with its path.
+// FuzzCompare: a template is no change of itself, a change and its way back touch the same containers, and
+// every difference that is neither made in place nor metadata is blocked with its path.
 func FuzzCompare(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"labels":{"app":"web"},"annotations":{"a":"b"}},"spec":{"containers":[{"name":"app","image":"i:1","env":[{"name":"e","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['app']"}}}],"resources":{"limits":{"cpu":"1"}}},{"name":"side","image":"s"}]}}`,
@@ -65,7 +71,8 @@ func FuzzCompare(f *testing.F) {
 		f.Add(text, []byte("other images and resources"))
 	}
 	f.Fuzz(func(t *testing.T, text string, changes []byte) {
-		other := fuzzing.Edit(text, changes, "image", "resources", "limits", "cpu", "memory", "labels", "annotations", pub.RestartedAt, "env", "name")
+		other := fuzzing.Edit(text, changes, "image", "resources", "limits", "cpu", "memory", "labels",
+			"annotations", pub.RestartedAt, "env", "name")
 		for _, options := range []Options{{}, {EnvFromMetadata: true, Resize: true}} {
 			change, blockers, err := Compare([]byte(text), []byte(text), options)
 			if err != nil {

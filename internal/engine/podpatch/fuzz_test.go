@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzPatch: a patch is JSON that applies to the pod, does what it was asked for, keeps all that was not named,
-// and changes nothing when it is applied to its own result.
+// FuzzPatch: a patch is JSON that applies to the pod, does what it was asked for, keeps all that was not
+// named, and changes nothing when it is applied to its own result.
 func FuzzPatch(f *testing.F) {
 	f.Add([]byte("a pod with some fields"), "app.kubernetes.io/name", "web", "registry.example.com/app:2", true)
 	f.Add([]byte{}, "", "", "", false)
@@ -40,7 +40,8 @@ func FuzzPatch(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the patch cannot be written: %v", err)
 		}
-		if key == "$patch" || key == "$retainKeys" || !json.Valid([]byte(fuzzing.JSON(map[string]string{key: value}))) {
+		if key == "$patch" || key == "$retainKeys" ||
+			!json.Valid([]byte(fuzzing.JSON(map[string]string{key: value}))) {
 			return // no key of a label
 		}
 		before := []byte(fuzzing.JSON(pod))

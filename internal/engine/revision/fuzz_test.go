@@ -6,8 +6,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzData: what a revision stores of a template gives back the canonical template, and storing that again gives
-// the same data and the same hash; the order of members and white space make no difference.
+// FuzzData: what a revision stores of a template gives back the canonical template, and storing that again
+// gives the same data and the same hash; the order of members and white space make no difference.
 func FuzzData(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"labels":{"app":"web"},"creationTimestamp":null},"spec":{"containers":[{"name":"app","image":"i","future":12345678901234567890}]}}`,

@@ -15,18 +15,20 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzOrder: the order of updates is an order of the same pods, whatever priorities and scatter terms say and
-// whatever is in labels and deletion costs; it is the same each time, and a pod with more weight is not behind one
-// with less.
+// FuzzOrder: the order of updates is an order of the same pods, whatever priorities and scatter terms say
+// and whatever is in labels and deletion costs; it is the same each time, and a pod with more weight is not
+// behind one with less.
 func FuzzOrder(f *testing.F) {
 	f.Add([]byte("some pods with labels, priorities and terms"))
 	f.Add([]byte("\x05\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := fuzzing.Choices(data)
-		keys, values := []string{"a", "b", "zone"}, []string{"", "x", "pod-1", "pod-007", "9999999999999999999999", "*"}
+		keys, values := []string{"a", "b", "zone"}, []string{"", "x", "pod-1", "pod-007",
+			"9999999999999999999999", "*"}
 		pods := make([]Candidate, c.Next(12))
 		for i := range pods {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{},
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i),
+				Labels:      map[string]string{},
 				Annotations: map[string]string{pub.PodDeletionCost: fuzzing.Pick(&c, "", "5", "-5", "99999999999", "x")}}}
 			for range c.Next(3) {
 				pod.Labels[fuzzing.Pick(&c, keys...)] = fuzzing.Pick(&c, values...)
@@ -41,11 +43,13 @@ func FuzzOrder(f *testing.F) {
 		}
 		orders := &pub.UpdatePriorityStrategy{}
 		for range c.Next(3) {
-			orders.OrderPriority = append(orders.OrderPriority, pub.UpdatePriorityOrderTerm{OrderedKey: fuzzing.Pick(&c, keys...)})
+			orders.OrderPriority = append(orders.OrderPriority,
+				pub.UpdatePriorityOrderTerm{OrderedKey: fuzzing.Pick(&c, keys...)})
 		}
 		var terms []pub.UpdateScatterTerm
 		for range c.Next(4) {
-			terms = append(terms, pub.UpdateScatterTerm{Key: fuzzing.Pick(&c, keys...), Value: fuzzing.Pick(&c, values...)})
+			terms = append(terms, pub.UpdateScatterTerm{Key: fuzzing.Pick(&c, keys...), Value: fuzzing.Pick(&c,
+				values...)})
 		}
 
 		weighed := slices.Clone(pods)
@@ -86,10 +90,11 @@ func samePods(t *testing.T, want, got []Candidate) {
 	}
 }
 
-// FuzzScaled: an amount is not negative and not unlimited by accident, a percentage is rounded to the side that was
-// asked for, and a partition is between 0 and the number of replicas.
+// FuzzScaled: an amount is not negative and not unlimited by accident, a percentage is rounded to the side
+// that was asked for, and a partition is between 0 and the number of replicas.
 func FuzzScaled(f *testing.F) {
-	for _, text := range []string{"5", "-1", "12.5%", "100%", "1e3%", "0x10%", "NaN%", "Inf%", "-0%", "%", "33.333333333333336%", "99999999999999999999%"} {
+	for _, text := range []string{"5", "-1", "12.5%", "100%", "1e3%", "0x10%", "NaN%", "Inf%", "-0%", "%",
+		"33.333333333333336%", "99999999999999999999%"} {
 		f.Add(text, 8)
 	}
 	f.Fuzz(func(t *testing.T, text string, total int) {
@@ -99,11 +104,13 @@ func FuzzScaled(f *testing.F) {
 		value := intstr.Parse(text)
 		up, err := Scaled(value, total, true)
 		down, err2 := Scaled(value, total, false)
-		if (err == nil) != (err2 == nil) || err == nil && (up < down || down < 0 || value.Type == intstr.String && up-down > 1) {
+		if (err == nil) != (err2 == nil) || err == nil && (up < down || down < 0 || value.Type == intstr.String &&
+			up-down > 1) {
 			t.Errorf("%q of %d is %d or %d, %v, %v", text, total, up, down, err, err2)
 		}
 		digits := strings.TrimSuffix(text, "%")
-		if percent, ok := new(big.Rat).SetString(digits); err == nil && ok && value.Type == intstr.String && !strings.ContainsAny(digits, "/eExXpP_") &&
+		if percent, ok := new(big.Rat).SetString(digits); err == nil && ok && value.Type == intstr.String &&
+			!strings.ContainsAny(digits, "/eExXpP_") &&
 			len(digits) < 12 && up < Unlimited {
 			exact := percent.Mul(percent, big.NewRat(int64(total), 100))
 			if low, high := big.NewRat(int64(down), 1), big.NewRat(int64(up), 1); outside(exact, low, high) {

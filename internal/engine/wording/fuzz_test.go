@@ -6,10 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzBound: a text has a bound, begins like the text that was given, and stays valid UTF-8; a second time changes
-// nothing.
+// FuzzBound: a text has a bound, begins like the text that was given, and stays valid UTF-8; a second time
+// changes nothing.
 func FuzzBound(f *testing.F) {
-	for _, text := range []string{"", "short", strings.Repeat("é", 700), strings.Repeat("a", 999) + "é", "\xff" + strings.Repeat("\xe2\x82", 600)} {
+	for _, text := range []string{"", "short", strings.Repeat("é", 700), strings.Repeat("a", 999) + "é",
+		"\xff" + strings.Repeat("\xe2\x82", 600)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -34,7 +35,8 @@ func FuzzWithoutSecrets(f *testing.F) {
 				return
 			}
 		}
-		if !plain(scheme, false) || !plain(user, true) || !plain(host, false) || !plain(query, true) || scheme == "" || host == "" ||
+		if !plain(scheme, false) || !plain(user, true) || !plain(host, false) || !plain(query, true) ||
+			scheme == "" || host == "" ||
 			scheme[0] < 'A' {
 			return // no URL
 		}
@@ -51,6 +53,7 @@ func FuzzWithoutSecrets(f *testing.F) {
 // plain reports whether a text has only letters, digits and the signs that are in URLs.
 func plain(text string, signs bool) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && (!signs || !strings.ContainsRune(":=-._~!$&*+;,%", r))
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && (!signs ||
+			!strings.ContainsRune(":=-._~!$&*+;,%", r))
 	})
 }

@@ -30,7 +30,8 @@ import (
 // anything is an API server that accepts every pod template, and has no defaults.
 type anything struct{}
 
-func (anything) Complete(_ context.Context, _ string, t framework.Document, _ []string) (framework.Document, error) {
+func (anything) Complete(_ context.Context, _ string, t framework.Document, _ []string) (framework.Document,
+	error) {
 	return t, nil
 }
 
@@ -42,7 +43,8 @@ func (anything) Judge(context.Context, string, framework.Document, []string) ([]
 // conversions read, and fields that no type has.
 var Names = []string{
 	"annotations", "labels", "name", "future", "metadata", "spec", "status", "template", "updateStrategy",
-	pub.V1beta1OnlyFields, pub.ConversionData, pub.ImageListTemplate, pub.BudgetOperations, pub.BudgetTotalReplicas,
+	pub.V1beta1OnlyFields, pub.ConversionData, pub.ImageListTemplate, pub.BudgetOperations,
+	pub.BudgetTotalReplicas,
 	pub.BudgetIgnoredPods, pub.BudgetWindows, pub.SidecarSetCustomVersion, pub.SidecarSetV1alpha1Namespace,
 	pub.CloneSetExcludePreparingDelete, pub.ImagePreDownloadParallelism, pub.ImagePreDownloadTimeoutSeconds,
 	pub.ImagePreDownloadMinUpdatedReadyPods, pub.ProgressiveCreatePod, pub.RecreateContainerStatuses,
@@ -72,7 +74,8 @@ func fuzzEnvironment(f *testing.F, kind *framework.Kind, objects ...client.Objec
 	}
 	reader := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).Build()
 	e := &framework.Environment{
-		Gates: gates, Validator: anything{}, Cache: reader, APIReader: reader, Writer: reader, Namespace: "kruise-system",
+		Gates: gates, Validator: anything{}, Cache: reader, APIReader: reader, Writer: reader,
+		Namespace:       "kruise-system",
 		DaemonNamespace: "kruise-daemon-config", Minor: 36, Mapper: meta.NewDefaultRESTMapper(nil),
 		Protect: func(string, framework.Protection) admission.HandlerFunc {
 			return func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
@@ -82,9 +85,10 @@ func fuzzEnvironment(f *testing.F, kind *framework.Kind, objects ...client.Objec
 }
 
 // Fuzz plays the webhooks of a kind: the patch of the mutating webhook applies to the object, the mutating
-// webhook changes nothing in its own result, no answer is longer than a few times the object, and an object that
-// may be created may be updated without a change. Specs are specs of objects that are admitted.
-func Fuzz(f *testing.F, kind framework.Kind, prepare func(*framework.Environment), objects []client.Object, specs ...string) {
+// webhook changes nothing in its own result, no answer is longer than a few times the object, and an object
+// that may be created may be updated without a change. Specs are specs of objects that are admitted.
+func Fuzz(f *testing.F, kind framework.Kind, prepare func(*framework.Environment), objects []client.Object,
+	specs ...string) {
 	f.Helper()
 	e := fuzzEnvironment(f, &kind, objects...)
 	if prepare != nil {
@@ -146,8 +150,9 @@ func seed(kind *framework.Kind, version, spec string) string {
 func reviewOf(kind *framework.Kind, operation admissionv1.Operation, object, old string) admission.Request {
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "uid", Operation: operation, Namespace: "shop", Name: "web",
-		Kind:     metav1.GroupVersionKind{Group: kind.Group, Version: kind.Stored().Version, Kind: kind.Name},
-		Resource: metav1.GroupVersionResource{Group: kind.Group, Version: kind.Stored().Version, Resource: kind.Plural},
+		Kind: metav1.GroupVersionKind{Group: kind.Group, Version: kind.Stored().Version, Kind: kind.Name},
+		Resource: metav1.GroupVersionResource{Group: kind.Group, Version: kind.Stored().Version,
+			Resource: kind.Plural},
 	}}
 	if kind.Cluster {
 		request.Namespace = ""
@@ -181,7 +186,8 @@ func answer(t *testing.T, handler admission.Handler, request admission.Request) 
 
 // mutatedBy returns what a mutating webhook makes of an object, and false if it refuses it.
 func mutatedBy(
-	t *testing.T, handler admission.Handler, kind *framework.Kind, operation admissionv1.Operation, object, old string,
+	t *testing.T, handler admission.Handler, kind *framework.Kind, operation admissionv1.Operation, object,
+	old string,
 ) (string, bool) {
 	t.Helper()
 	response := answer(t, handler, reviewOf(kind, operation, object, old))
@@ -215,15 +221,15 @@ type Exact bool
 const (
 	// Lossless conversions change nothing of an object that is read and written back in its other version.
 	Lossless Exact = true
-	// Settling conversions change what one of the versions cannot express, and nothing any more when it is read
-	// and written back once more.
+	// Settling conversions change what one of the versions cannot express, and nothing any more when it is
+	// read and written back once more.
 	Settling Exact = false
 )
 
-// FuzzConversion plays the conversion of a kind: it always ends, metadata change in labels and annotations only,
-// and once an object has been written in one version and read in the other, nothing changes any more, however
-// often clients of both versions read and write it. That is so for every content of the annotations that
-// conversion itself writes. An object that does not fit the types is an error.
+// FuzzConversion plays the conversion of a kind: it always ends, metadata change in labels and annotations
+// only, and once an object has been written in one version and read in the other, nothing changes any more,
+// however often clients of both versions read and write it. That is so for every content of the annotations
+// that conversion itself writes. An object that does not fit the types is an error.
 func FuzzConversion[Alpha, Beta any](f *testing.F, kind framework.Kind, exact Exact, specs ...string) {
 	f.Helper()
 	for _, version := range kind.Versions() {

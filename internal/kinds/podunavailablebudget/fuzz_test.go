@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzWindows: windows are few or all are refused, every error names the annotation, and a window that is open
-// closes within its duration, while one that is not opens later.
+// FuzzWindows: windows are few or all are refused, every error names the annotation, and a window that is
+// open closes within its duration, while one that is not opens later.
 func FuzzWindows(f *testing.F) {
 	for _, text := range []string{`[{"schedule":"0 8 * * 1-5","timeZone":"Europe/Berlin","duration":"10h","maxUnavailable":"10%","reason":"busy"}]`,
 		`[{"schedule":"TZ=","duration":"1h"}]`, `[{"schedule":"@every 1ns","duration":"1ns"}]`, `[{"schedule":"0 0 30 2 *","duration":"168h","minAvailable":1}]`, `null`, `{}`, ``} {
@@ -51,7 +51,8 @@ func FuzzChanged(f *testing.F) {
 	f.Add(pod, []byte("\x01\x00\x02\x01\x03\x00\x01"))
 	f.Add(pod, []byte("other resources of a container"))
 	f.Fuzz(func(t *testing.T, before string, changes []byte) {
-		after := fuzzing.Edit(before, changes, "resources", "containers", "initContainers", "restartPolicy", "limits", "claims", "resizePolicy", "labels")
+		after := fuzzing.Edit(before, changes, "resources", "containers", "initContainers", "restartPolicy",
+			"limits", "claims", "resizePolicy", "labels")
 		if by, err := Changed([]byte(before), []byte(before)); err == nil && by != "" {
 			t.Errorf("%s is changed by itself: %s", before, by)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzRead: a resource is read the same each time, has a name and a kind that is allowed, and an error does not
-// have what may be secret.
+// FuzzRead: a resource is read the same each time, has a name and a kind that is allowed, and an error does
+// not have what may be secret.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","labels":{"a":"b"}},"data":{"a":"hunter2"},"binaryData":{"b":"AAAA"}}`,
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","annotations":{"a":"b"}},"stringData":{"password":"hunter2"},"type":"Opaque","immutable":true}`,
@@ -19,7 +19,8 @@ func FuzzRead(f *testing.F) {
 		f.Add(text, []byte("\x01\x00\x02\x03\x01\x05"))
 	}
 	f.Fuzz(func(t *testing.T, text string, changes []byte) {
-		text = fuzzing.Edit(text, changes, "data", "binaryData", "stringData", "immutable", "type", "metadata", "finalizers", "labels")
+		text = fuzzing.Edit(text, changes, "data", "binaryData", "stringData", "immutable", "type", "metadata",
+			"finalizers", "labels")
 		d := &appsv1beta1.ResourceDistribution{}
 		d.Name, d.Spec.Resource.Raw = "d", []byte(text)
 		first, err := Read(d)

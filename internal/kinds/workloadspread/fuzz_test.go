@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzPatched: a patch of a subset makes a pod or has an error, makes the same of its own result if it only sets
-// fields, and changes neither the workload nor itself.
+// FuzzPatched: a patch of a subset makes a pod or has an error, makes the same of its own result if it only
+// sets fields, and changes neither the workload nor itself.
 func FuzzPatched(f *testing.F) {
 	for _, patch := range []string{`{"metadata":{"labels":{"zone":"a"}}}`, `{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1"}}}]}}`,
 		`{"spec":{"containers":[{"$patch":"replace"},{"name":"b"}],"tolerations":null}}`, `{"spec":{"$retainKeys":["containers"],"$setElementOrder/containers":[{"name":"x"}]}}`,
@@ -20,7 +20,8 @@ func FuzzPatched(f *testing.F) {
 	}
 	const text = `{"spec":{"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"app","image":"i","future":1}],"tolerations":[{"key":"a"}]}},"volumeClaimTemplates":[{"metadata":{"name":"data"}}]}}`
 	f.Fuzz(func(t *testing.T, patch string, changes []byte) {
-		patch = fuzzing.Edit(patch, changes, "$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers", "name", "spec", "containers")
+		patch = fuzzing.Edit(patch, changes, "$patch", "$retainKeys", "$setElementOrder/containers",
+			"$deleteFromPrimitiveList/finalizers", "name", "spec", "containers")
 		var workload map[string]any
 		if err := json.Unmarshal([]byte(text), &workload); err != nil {
 			t.Fatal(err)
@@ -46,10 +47,11 @@ func FuzzPatched(f *testing.F) {
 	})
 }
 
-// FuzzFields: numbers in workloads of other projects, ordinals in names, ranges and percentages are read exactly
-// or not at all.
+// FuzzFields: numbers in workloads of other projects, ordinals in names, ranges and percentages are read
+// exactly or not at all.
 func FuzzFields(f *testing.F) {
-	for _, text := range []string{"web-0", "web--1", "a-2147483648", "3-5", "5-3", "-", "50%", "101%", "+5%", "spec.replicas", "spec.sets.0.replicas", "spec.sets.-1", ""} {
+	for _, text := range []string{"web-0", "web--1", "a-2147483648", "3-5", "5-3", "-", "50%", "101%", "+5%",
+		"spec.replicas", "spec.sets.0.replicas", "spec.sets.-1", ""} {
 		f.Add(text, []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text string, list []byte) {
@@ -62,7 +64,8 @@ func FuzzFields(f *testing.F) {
 		if p, err := Percent(text); err == nil && (p < 0 || p > 100) {
 			t.Errorf("%q is %d percent", text, p)
 		}
-		object := map[string]any{"spec": map[string]any{"replicas": int64(3), "sets": []any{map[string]any{"replicas": int64(1) << 40}, nil, "5"}}}
+		object := map[string]any{"spec": map[string]any{"replicas": int64(3),
+			"sets": []any{map[string]any{"replicas": int64(1) << 40}, nil, "5"}}}
 		if n, err := integerAt(object, text); err == nil && (text != "spec.replicas" || n != 3) {
 			t.Errorf("at %q there is %d", text, n)
 		}

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzPullSecret: the order of credentials is the same each time, and neither a docker configuration that cannot
-// be read nor one that can puts a password into an error.
+// FuzzPullSecret: the order of credentials is the same each time, and neither a docker configuration that
+// cannot be read nor one that can puts a password into an error.
 func FuzzPullSecret(f *testing.F) {
 	auth := base64.StdEncoding.EncodeToString([]byte("user:hunter2"))
 	for _, text := range []string{`{"auths":{"https://registry.example.com/v2/team":{"auth":"` + auth + `"},"*.example.com":{"username":"a","password":"b"}}}`,
@@ -19,7 +19,8 @@ func FuzzPullSecret(f *testing.F) {
 		f.Add([]byte(text), "registry.example.com/team/app:1")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, image string) {
-		for _, kind := range []corev1.SecretType{corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg, corev1.SecretTypeOpaque} {
+		for _, kind := range []corev1.SecretType{corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg,
+			corev1.SecretTypeOpaque} {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Type: kind,
 				Data: map[string][]byte{corev1.DockerConfigJsonKey: text, corev1.DockerConfigKey: text}}
 			list, err := fromSecret(secret)
@@ -45,7 +46,8 @@ func FuzzPullSecret(f *testing.F) {
 
 // FuzzLocation: a key of a docker configuration has no scheme and no slash at its end, and covers itself.
 func FuzzLocation(f *testing.F) {
-	for _, key := range []string{"https://index.docker.io/v1/", "registry.example.com:5000/v2/team", "*.example.com", "http://a/v1beta/x/", "%", "://", "//"} {
+	for _, key := range []string{"https://index.docker.io/v1/", "registry.example.com:5000/v2/team",
+		"*.example.com", "http://a/v1beta/x/", "%", "://", "//"} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {

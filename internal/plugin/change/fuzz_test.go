@@ -18,7 +18,8 @@ func FuzzPatch(f *testing.F) {
 	f.Add(object, []byte("lists that are longer and shorter"))
 	f.Fuzz(func(t *testing.T, document string, changes []byte) {
 		before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-		if before.UnmarshalJSON([]byte(document)) != nil || after.UnmarshalJSON([]byte(fuzzing.Edit(document, changes, "a/b", "~", ""))) != nil {
+		if before.UnmarshalJSON([]byte(document)) != nil || after.UnmarshalJSON([]byte(fuzzing.Edit(document,
+			changes, "a/b", "~", ""))) != nil {
 			return
 		}
 		after.SetResourceVersion(before.GetResourceVersion())
@@ -43,7 +44,8 @@ func FuzzPatch(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s does not apply to %s: %v", body, from, err)
 		}
-		if got, want := fuzzing.JSON(fuzzing.Value(string(made))), fuzzing.JSON(fuzzing.Value(fuzzing.JSON(after))); got != want {
+		if got, want := fuzzing.JSON(fuzzing.Value(string(made))),
+			fuzzing.JSON(fuzzing.Value(fuzzing.JSON(after))); got != want {
 			t.Errorf("%s makes %s, want %s", body, got, want)
 		}
 	})

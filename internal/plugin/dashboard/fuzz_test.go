@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzSetSpec: what a user writes into the page changes the spec or nothing, and the document that the page shows
-// changes nothing when it comes back as it is.
+// FuzzSetSpec: what a user writes into the page changes the spec or nothing, and the document that the page
+// shows changes nothing when it comes back as it is.
 func FuzzSetSpec(f *testing.F) {
 	const object = `{"apiVersion":"apps.kruise.io/v1beta1","kind":"CloneSet","metadata":{"name":"web","namespace":"shop","labels":{"a":"b"}},"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"app","image":"i"}]}}},"status":{"replicas":3}}`
 	f.Add("spec: {replicas: 5}", []byte{})

@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzPlain: nothing that is printed steers the terminal, a line stays a line, and an escaped document says the
-// same as before.
+// FuzzPlain: nothing that is printed steers the terminal, a line stays a line, and an escaped document says
+// the same as before.
 func FuzzPlain(f *testing.F) {
 	f.Add(hostile)
 	f.Add(`{"a":"\u202e` + "\u202e" + `b","c":[1]}`)
@@ -20,7 +20,8 @@ func FuzzPlain(f *testing.F) {
 		if strings.ContainsFunc(plain, steers) || Plain(plain) != plain {
 			t.Errorf("%q is printed as %q", text, plain)
 		}
-		if strings.ContainsFunc(lines, func(r rune) bool { return r != '\n' && r != '\t' && steers(r) }) || Lines(lines) != lines ||
+		if strings.ContainsFunc(lines, func(r rune) bool { return r != '\n' && r != '\t' && steers(r) }) ||
+			Lines(lines) != lines ||
 			strings.Count(lines, "\n") != strings.Count(text, "\n") {
 			t.Errorf("%q is printed as the lines %q", text, lines)
 		}
@@ -44,7 +45,8 @@ func FuzzClean(f *testing.F) {
 		pod.Status.Conditions = []corev1.PodCondition{{Reason: text, Message: text}}
 		pod.Finalizers = []string{text}
 		Clean(pod)
-		for _, got := range []string{pod.Status.Message, pod.Name, pod.Status.Conditions[0].Message, pod.Finalizers[0]} {
+		for _, got := range []string{pod.Status.Message, pod.Name, pod.Status.Conditions[0].Message,
+			pod.Finalizers[0]} {
 			if strings.ContainsFunc(got, steers) {
 				t.Errorf("%q is printed as %q", text, got)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzHeld: containers with barriers are in the order of their priorities, each is one of the pod, and a pod
-// without them concerns nobody.
+// FuzzHeld: containers with barriers are in the order of their priorities, each is one of the pod, and a
+// pod without them concerns nobody.
 func FuzzHeld(f *testing.F) {
 	f.Add([]byte("a pod with containers"), "p_5", "web")
 	f.Add([]byte{}, "p_-1", "")
@@ -21,9 +21,10 @@ func FuzzHeld(f *testing.F) {
 			if i > 0 {
 				key = pub.LaunchBarrierKey(i)
 			}
-			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env, corev1.EnvVar{Name: pub.ContainerBarrierEnv,
-				ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-					LocalObjectReference: corev1.LocalObjectReference{Name: pub.LaunchBarrierName(name)}, Key: key}}})
+			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env,
+				corev1.EnvVar{Name: pub.ContainerBarrierEnv,
+					ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: pub.LaunchBarrierName(name)}, Key: key}}})
 		}
 		all := heldBy(pod)
 		for i := 1; i < len(all); i++ {
@@ -31,7 +32,8 @@ func FuzzHeld(f *testing.F) {
 				t.Errorf("priority %d is before %d", all[i-1].priority, all[i].priority)
 			}
 		}
-		if len(all) > len(pod.Spec.Containers) || len(remaining(pod, all)) > len(all) || Concerns(pod) && !Held(pod) {
+		if len(all) > len(pod.Spec.Containers) || len(remaining(pod, all)) > len(all) || Concerns(pod) &&
+			!Held(pod) {
 			t.Errorf("%d containers are held of %d", len(all), len(pod.Spec.Containers))
 		}
 	})

@@ -17,5 +17,6 @@ func FuzzWebhooks(f *testing.F) { webhooktest.Fuzz(f, CloneSet, nil, nil, fuzzed
 
 // FuzzConversion: objects are the same after they were read and written in the other version.
 func FuzzConversion(f *testing.F) {
-	webhooktest.FuzzConversion[appsv1alpha1.CloneSet, appsv1beta1.CloneSet](f, CloneSet, webhooktest.Lossless, fuzzedSpec)
+	webhooktest.FuzzConversion[appsv1alpha1.CloneSet, appsv1beta1.CloneSet](f, CloneSet, webhooktest.Lossless,
+		fuzzedSpec)
 }

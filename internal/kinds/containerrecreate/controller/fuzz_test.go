@@ -16,15 +16,17 @@ import (
 const fuzzedContainerRecreateRequest = `{"podName":"web-7","containers":[{"name":"plain"}],` +
 	`"strategy":{"failurePolicy":"Fail","minStartedSeconds":5,"unreadyGracePeriodSeconds":3},"ttlSecondsAfterFinished":60}`
 
-// FuzzWebhooks: what is added to ContainerRecreateRequests applies and is added once, every answer has a bound, and what may be created
-// may be updated without a change.
+// FuzzWebhooks: what is added to ContainerRecreateRequests applies and is added once, every answer has a
+// bound, and what may be created may be updated without a change.
 func FuzzWebhooks(f *testing.F) {
 	webhooktest.Fuzz(f, ContainerRecreateRequest, nil, []client.Object{
 		containerrecreatetest.Recreatable(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
 	}, fuzzedContainerRecreateRequest)
 }
 
-// FuzzConversion: a ContainerRecreateRequest that was read and written in the other version stays what it is from then on.
+// FuzzConversion: a ContainerRecreateRequest that was read and written in the other version stays what it
+// is from then on.
 func FuzzConversion(f *testing.F) {
-	webhooktest.FuzzConversion[appsv1alpha1.ContainerRecreateRequest, appsv1beta1.ContainerRecreateRequest](f, ContainerRecreateRequest, webhooktest.Lossless, fuzzedContainerRecreateRequest)
+	webhooktest.FuzzConversion[appsv1alpha1.ContainerRecreateRequest, appsv1beta1.ContainerRecreateRequest](f,
+		ContainerRecreateRequest, webhooktest.Lossless, fuzzedContainerRecreateRequest)
 }

@@ -15,25 +15,27 @@ const fuzzedImagePullJob = `{"image":"registry.example.com:5000/a/b:1","parallel
 
 const fuzzedImageListPullJob = `{"images":["a:1","b@sha256:0123"],"completionPolicy":{"type":"Never"}}`
 
-// FuzzWebhooksOfNodeImages: what is added to NodeImages applies and is added once, every answer has a bound, and what may be created
-// may be updated without a change.
+// FuzzWebhooksOfNodeImages: what is added to NodeImages applies and is added once, every answer has a
+// bound, and what may be created may be updated without a change.
 func FuzzWebhooksOfNodeImages(f *testing.F) {
 	webhooktest.Fuzz(f, NodeImage, nil, nil, fuzzedNodeImage)
 }
 
-// FuzzConversionOfNodeImages: a NodeImage that was read and written in the other version stays what it is from then on.
+// FuzzConversionOfNodeImages: a NodeImage that was read and written in the other version stays what it is
+// from then on.
 func FuzzConversionOfNodeImages(f *testing.F) {
-	webhooktest.FuzzConversion[appsv1alpha1.NodeImage, appsv1beta1.NodeImage](f, NodeImage, webhooktest.Lossless, fuzzedNodeImage)
+	webhooktest.FuzzConversion[appsv1alpha1.NodeImage, appsv1beta1.NodeImage](f, NodeImage,
+		webhooktest.Lossless, fuzzedNodeImage)
 }
 
-// FuzzWebhooksOfImagePullJobs: what is added to ImagePullJobs applies and is added once, every answer has a bound, and what may be created
-// may be updated without a change.
+// FuzzWebhooksOfImagePullJobs: what is added to ImagePullJobs applies and is added once, every answer has a
+// bound, and what may be created may be updated without a change.
 func FuzzWebhooksOfImagePullJobs(f *testing.F) {
 	webhooktest.Fuzz(f, ImagePullJob, nil, nil, fuzzedImagePullJob)
 }
 
-// FuzzWebhooksOfImageListPullJobs: what is added to ImageListPullJobs applies and is added once, every answer has a bound, and what may be created
-// may be updated without a change.
+// FuzzWebhooksOfImageListPullJobs: what is added to ImageListPullJobs applies and is added once, every
+// answer has a bound, and what may be created may be updated without a change.
 func FuzzWebhooksOfImageListPullJobs(f *testing.F) {
 	webhooktest.Fuzz(f, ImageListPullJob, nil, nil, fuzzedImageListPullJob)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/fuzzing"
 )
 
-// FuzzInject: what is injected into a pod applies and makes a pod, is injected once, and has no container name
-// twice that the pod did not have twice.
+// FuzzInject: what is injected into a pod applies and makes a pod, is injected once, and has no container
+// name twice that the pod did not have twice.
 func FuzzInject(f *testing.F) {
 	const pod = `{"metadata":{"name":"web","labels":{"app":"web"},"annotations":{"a":"b"}},"spec":{"containers":[{"name":"app","image":"i","env":[{"name":"a","value":"b"}],"volumeMounts":[{"name":"v","mountPath":"/v"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}]}}`
 	const spec = `{"containers":[{"name":"side","image":"s","podInjectPolicy":"BeforeAppContainer","shareVolumePolicy":{"type":"enabled"},"transferEnv":[{"sourceContainerName":"app","envName":"a"}],"volumeMounts":[{"name":"w","mountPath":"/w"}],"future":1}],"initContainers":[{"name":"init","image":"s"}],"volumes":[{"name":"w","emptyDir":{}}],"imagePullSecrets":[{"name":"s"}],"patchPodMetadata":[{"annotations":{"c":"d"},"patchPolicy":"MergePatchJson"}]}`
@@ -22,8 +22,10 @@ func FuzzInject(f *testing.F) {
 	f.Add(pod, `{"containers":[{"name":"hot","image":"s","upgradeStrategy":{"upgradeType":"HotUpgrade","hotUpgradeEmptyImage":"e"}}]}`, []byte{}, []byte{})
 	f.Add(pod, `{"containers":[{"name":"r","image":"s","resourcesPolicy":{"targetContainersMode":"sum","resourceExpr":{"limits":{"cpu":"max(cpu*50%, 50m)"}}}}]}`, []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, podText, specText string, podChanges, specChanges []byte) {
-		names := []string{"name", "env", "volumeMounts", "volumes", "annotations", "containers", "initContainers", "restartPolicy", "resources"}
-		podText, specText = fuzzing.Edit(podText, podChanges, names...), fuzzing.Edit(specText, specChanges, names...)
+		names := []string{"name", "env", "volumeMounts", "volumes", "annotations", "containers", "initContainers",
+			"restartPolicy", "resources"}
+		podText, specText = fuzzing.Edit(podText, podChanges, names...), fuzzing.Edit(specText, specChanges,
+			names...)
 		given, sets := &corev1.Pod{}, &appsv1beta1.SidecarSetSpec{}
 		if json.Unmarshal([]byte(podText), given) != nil || json.Unmarshal([]byte(specText), sets) != nil {
 			return
@@ -92,7 +94,8 @@ func FuzzInject(f *testing.F) {
 		if err := json.Unmarshal(twice, after); err != nil {
 			t.Fatal(err)
 		}
-		if len(after.Spec.Containers) != len(injected.Spec.Containers) || len(after.Spec.InitContainers) != len(injected.Spec.InitContainers) {
+		if len(after.Spec.Containers) != len(injected.Spec.Containers) ||
+			len(after.Spec.InitContainers) != len(injected.Spec.InitContainers) {
 			t.Errorf("injected again, %s became %s", made, twice)
 		}
 	})

@@ -12,13 +12,15 @@ const fuzzedStatefulSet = `{"replicas":1,"serviceName":"web","selector":{"matchL
 	`"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"podUpdatePolicy":"InPlaceIfPossible","unorderedUpdate":{"priorityStrategy":{"orderPriority":[{"orderedKey":"a"}]}}}},` +
 	`"reserveOrdinals":[1,"3-5"],"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}`
 
-// FuzzWebhooks: what is added to StatefulSets applies and is added once, every answer has a bound, and what may be created
-// may be updated without a change.
+// FuzzWebhooks: what is added to StatefulSets applies and is added once, every answer has a bound, and what
+// may be created may be updated without a change.
 func FuzzWebhooks(f *testing.F) {
 	webhooktest.Fuzz(f, StatefulSet, nil, nil, fuzzedStatefulSet)
 }
 
-// FuzzConversion: a StatefulSet that was read and written in the other version stays what it is from then on.
+// FuzzConversion: a StatefulSet that was read and written in the other version stays what it is from then
+// on.
 func FuzzConversion(f *testing.F) {
-	webhooktest.FuzzConversion[appsv1alpha1.StatefulSet, appsv1beta1.StatefulSet](f, StatefulSet, webhooktest.Lossless, fuzzedStatefulSet)
+	webhooktest.FuzzConversion[appsv1alpha1.StatefulSet, appsv1beta1.StatefulSet](f, StatefulSet,
+		webhooktest.Lossless, fuzzedStatefulSet)
 }

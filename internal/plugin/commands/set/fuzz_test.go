@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// FuzzParseQuantities: quantities that can be read are quantities, and are read again as the same after they were
-// written.
+// FuzzParseQuantities: quantities that can be read are quantities, and are read again as the same after
+// they were written.
 func FuzzParseQuantities(f *testing.F) {
-	for _, text := range []string{"cpu=100m,memory=256Mi", "cpu=0", "cpu=", "=1", "cpu=1=2", "cpu=1e3,cpu=2", "memory=-1", ",", "a=9999999999999999999999E"} {
+	for _, text := range []string{"cpu=100m,memory=256Mi", "cpu=0", "cpu=", "=1", "cpu=1=2", "cpu=1e3,cpu=2",
+		"memory=-1", ",", "a=9999999999999999999999E"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -28,7 +29,8 @@ func FuzzParseQuantities(f *testing.F) {
 			}
 			statements = append(statements, name+"="+fmt.Sprint(quantities[name]))
 		}
-		if again, err := parseQuantities(strings.Join(statements, ",")); err != nil || !maps.Equal(again, quantities) {
+		if again, err := parseQuantities(strings.Join(statements, ",")); err != nil || !maps.Equal(again,
+			quantities) {
 			t.Errorf("%q is %v, and after it was written %v, %v", text, quantities, again, err)
 		}
 	})
