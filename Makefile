@@ -62,6 +62,10 @@ spec-check: ## Fail if fewer requirements of what is built are tested than were,
 mutate: ## Break the code in small ways and look whether tests see it: MINUTES=90, PACKAGES="engine/rollout node/restart", FILES=scale.go
 	@hack/mutate.sh
 
+.PHONY: fuzz
+fuzz: ## Play every fuzz target for TIME=10m, and keep what fails as a test: TARGET=FuzzWebhooks, PACKAGE=engine/inplace, WORKERS=2
+	@hack/fuzz.sh
+
 .PHONY: test
 test: ## Everything a change must pass
 	@hack/test.sh
