@@ -120,5 +120,10 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 
 	w.settled()
-	w.inPlace("nginx:1.27", 1)
+	for name, pod := range w.pods() {
+		before := w.seen[name]
+		if image := pod.Spec.Containers[0].Image; pod.UID != before.UID || image != "nginx:1.27" {
+			t.Errorf("pod %s of UID %q runs %s, want that of UID %q and nginx:1.27", name, pod.UID, image, before.UID)
+		}
+	}
 }

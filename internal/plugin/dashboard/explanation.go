@@ -87,6 +87,9 @@ func (p *page) explained(e *explain.Explanation, waves *explain.Preview) {
 		p.verdicts[e.Pods[i].Namespace+"/"+e.Pods[i].Name] = &e.Pods[i]
 	}
 	p.dirty.pods = true
+	if found := reasonOf(e); found != p.reason {
+		p.reason, p.dirty.object = found, true
+	}
 	p.send(message{"type": "explanation", "explanation": e}, message{"type": "waves", "preview": preview(waves)})
 }
 

@@ -70,6 +70,11 @@ type reason struct {
 	asked   time.Time
 }
 
+// reasonOf returns the reason in what the planner said.
+func reasonOf(e *explain.Explanation) reason {
+	return reason{text: e.Reason(), blocked: e.Waiting != ""}
+}
+
 // follow watches the objects of a kind.
 func (p *overview) follow(kind kindShown, namespace string) {
 	first := true
@@ -136,7 +141,7 @@ func (p *overview) tick() {
 		messages = append(messages, message{"type": "gone", "id": id})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.changed)) {
-		messages = append(messages, message{"type": "workload", "workload": p.withReason(p.rows[id])})
+		messages = append(messages, message{"type": "workload", "workload": p.rows[id].with(p.reasons[id])})
 	}
 	if p.noted {
 		notes := slices.Collect(maps.Values(p.notes))
@@ -151,9 +156,8 @@ func (p *overview) tick() {
 	p.send(messages...)
 }
 
-// withReason returns a row with the reason that the planner gave for it.
-func (p *overview) withReason(r row) row {
-	reason := p.reasons[r.ID]
+// with returns a row with the reason that the planner gave for it.
+func (r row) with(reason reason) row {
 	if reason.text != "" && (r.State == stateRolling || r.State == statePaused) {
 		r.Waiting = reason.text
 		if reason.blocked && r.State == stateRolling {
@@ -186,8 +190,12 @@ func (p *overview) explain() {
 			found := p.ask(*of)
 			rest = time.Since(begun)
 			p.queue.put(func() {
-				if _, ok := p.rows[of.ID]; ok && p.reasons[of.ID] != found {
-					p.reasons[of.ID] = found
+				if _, ok := p.rows[of.ID]; !ok {
+					return
+				}
+				before := p.reasons[of.ID]
+				p.reasons[of.ID] = found
+				if before.text != found.text || before.blocked != found.blocked {
 					p.changed[of.ID] = true
 				}
 			})
@@ -227,7 +235,7 @@ func (p *overview) ask(r row) reason {
 		var e *explain.Explanation
 		e, err = p.reader.Why(ctx, o.kind(), types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 		if err == nil {
-			found.text, found.blocked = e.Reason(), e.Waiting != ""
+			found = reasonOf(e)
 		}
 	}
 	found.asked = time.Now()

@@ -93,6 +93,7 @@ type page struct {
 	unowned  map[string]*corev1.Pod // whose controllers could not be read
 	sent     map[string]tile        // as the browser has them
 	verdicts map[string]*explain.Pod
+	reason   reason // why the rollout waits
 	budgets  map[string]runtime.Object
 	spreads  map[string]*unstructured.Unstructured
 	events   *timeline
@@ -408,7 +409,7 @@ type detail struct {
 func (p *page) detail() detail {
 	o := p.object
 	d := detail{
-		row:            rowOf(p.of.resource(), o),
+		row:            rowOf(p.of.resource(), o).with(p.reason),
 		Generation:     o.GetGeneration(),
 		UID:            string(o.GetUID()),
 		Paused:         workload.IsPaused(o),

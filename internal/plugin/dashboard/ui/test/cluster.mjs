@@ -15,7 +15,7 @@ before(async () => {
 after(() => browser?.close());
 
 async function open(address, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(patience);
   const wrong = [];
@@ -62,11 +62,11 @@ test('a rollout is planned, applied and watched from its start to its end', asyn
   await page.locator('[data-test="plan"]').getByText('Wave 6').waitFor();
   await picture(page, 'plan-light');
   await apply(page);
-  await tab(page, 'Pods');
+  await tab(page, 'Live');
   await watchTiles(page);
   await until(page, () => {
-    const n = document.querySelectorAll('.tile[data-state="new"]').length;
-    return n > 1 && n < 6;
+    const count = (state) => document.querySelectorAll(`.tile[data-state="${state}"]`).length;
+    return count('new') > 1 && count('held') > 1;
   });
   await picture(page, 'rollout-light');
   await page.emulateMedia({ colorScheme: 'dark' });
@@ -96,7 +96,7 @@ test('a rollout that waits says for what, and is undone', async () => {
   const { page, end } = await open(ADDRESS, { colorScheme: 'dark' });
   await planImage(page, 'nginx:no-such-version');
   await apply(page);
-  await tab(page, 'Pods');
+  await tab(page, 'Live');
   await page.getByText('UpdatedPodsUnavailable').first().waitFor();
   await all(page, 'held', 5);
   await picture(page, 'waiting-dark');
