@@ -333,6 +333,9 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	}
 
 	sidecarset.SetDefaults(&spec)
+	if len(spec.Containers) == 0 { // an empty list is stored as none, and the hash is that of what is stored
+		spec.Containers = nil
+	}
 	hash, err := sidecarset.Hash(&spec)
 	if err != nil {
 		return nil, err
