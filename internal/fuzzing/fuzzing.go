@@ -244,7 +244,7 @@ func fills() []any {
 		func(r *runtime.RawExtension, c randfill.Continue) {
 			r.Raw = []byte(pick(c, []string{`{}`, `{"metadata":{"labels":{"a":"b"}}}`, `{"spec":{"containers":[]}}`, `[]`, `5`}))
 		},
-		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte(`{}`) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString(`{}`) },
 		func(t *template.PodTemplate, c randfill.Continue) {
 			*t = template.PodTemplate{}
 			_ = t.UnmarshalJSON([]byte(pick(c, []string{`null`, `{"spec":{"containers":[{"name":"app","future":1.50}]}}`,

@@ -55,7 +55,7 @@ func dashboard(t *testing.T, args ...string) string {
 // TestDashboard watches a rollout in a browser from its start to its end, and looks at a change that is refused,
 // at a rollout that waits and is undone, and at what a user sees who may change nothing. Its pictures are kept in
 // bin/dashboard.
-// OPS-180 to OPS-185 (part).
+// OPS-220 (part), OPS-222 (part), OPS-224 (part).
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")

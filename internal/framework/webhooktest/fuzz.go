@@ -244,7 +244,7 @@ func FuzzConversion[Alpha, Beta any](f *testing.F, kind framework.Kind, exact Ex
 	f.Add(framework.V1alpha1, []byte("an object of v1alpha1 with all of its fields, made from these bytes"))
 	f.Add(framework.V1beta1, []byte("an object of v1beta1 with all of its fields, made from these bytes"))
 	f.Fuzz(func(t *testing.T, document string, changes []byte) {
-		object := ""
+		var object string
 		switch document {
 		case framework.V1alpha1:
 			object = typed(&kind, document, fuzzing.Fill[Alpha](changes))

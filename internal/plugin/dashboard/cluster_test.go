@@ -266,7 +266,8 @@ func TestThePortOfHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.1:80"} {
-		r, w := httptest.NewRequest(http.MethodGet, "http://"+host+"/", http.NoBody), httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", http.NoBody)
+		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: got %d", host, w.Code)

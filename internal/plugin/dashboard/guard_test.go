@@ -51,7 +51,7 @@ func TestGuard(t *testing.T) {
 		"a request of the page":       {method: http.MethodPost, path: "/api/apply", set: both(origin("http://"+loopback), g.with(g.token)), want: http.StatusTeapot},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequest(test.method, "http://"+loopback+test.path, http.NoBody)
+			r := httptest.NewRequestWithContext(t.Context(), test.method, "http://"+loopback+test.path, http.NoBody)
 			if test.set != nil {
 				test.set(r)
 			}

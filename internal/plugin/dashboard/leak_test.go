@@ -22,7 +22,7 @@ func TestClosedPagesLeaveNothingBehind(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				response, err := http.DefaultClient.Do(r)
+				response, err := http.DefaultClient.Do(r) //nolint:bodyclose // leave ends it
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,7 +26,7 @@ kind: Pod
 metadata:
   name: web-a
   namespace: default
-  labels: {app: web, controller-revision-hash: web-1}
+  labels: {app: web, controller-revision-hash: web-1, pod-template-hash: '1', apps.kruise.io/cloneset-instance-id: a, lifecycle.apps.kruise.io/state: Normal}
   ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web, uid: uid-cloneset-web, controller: true}]
 spec: {nodeName: node-1, containers: [{name: app, image: 'nginx:1'}]}
 status: {phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: app, ready: true}]}
@@ -90,7 +91,7 @@ func (b *browser) listen(path string) <-chan map[string]any {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r) //nolint:bodyclose // it is closed when the stream ends
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -138,10 +139,16 @@ func ofType(name string) func(map[string]any) bool {
 
 const about = "resource=clonesets.apps.kruise.io&namespace=default&name=web"
 
-// The overview shows workloads, and follows them.
+// The overview shows workloads, says why they wait, and follows them. A kind that may not be listed is named. OPS-221.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	api := plugintest.New(t, "v1beta1", web, webPod, node)
+	api.BeforeRead = func(r plugintest.Request) error {
+		if strings.Contains(r.Path, "/broadcastjobs") {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "broadcastjobs"}, "", nil)
+		}
+		return nil
+	}
 	b := open(t, api)
 	messages := b.listen("/api/overview")
 	b.await(messages, "a beginning", ofType("reset"))
@@ -149,7 +156,19 @@ func TestOverview(t *testing.T) {
 	if got["name"] != "web" || got["kind"] != "CloneSet" || got["resource"] != "clonesets.apps.kruise.io" {
 		t.Errorf("got %v", got)
 	}
-	b.await(messages, "the end of the list", ofType("synced"))
+	notes, synced := false, false
+	b.await(messages, "the end of the list, and what may not be listed", func(m map[string]any) bool {
+		said, _ := json.Marshal(m["notes"])
+		notes = notes || strings.Contains(string(said), "broadcastjobs.apps.kruise.io")
+		synced = synced || m["type"] == "synced"
+		return notes && synced
+	})
+	api.Change(t, "clonesets", "web", func(o map[string]any) { o["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"} })
+	b.await(messages, "why it waits", func(m map[string]any) bool {
+		r, _ := m["workload"].(map[string]any)
+		why, _ := r["waiting"].(string)
+		return strings.HasPrefix(why, "Scaling: 1 pod")
+	})
 
 	api.Change(t, "clonesets", "web", func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(9) })
 	b.await(messages, "the change", func(m map[string]any) bool {
@@ -162,7 +181,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// The page of a workload shows its own pods and what is decided about them, and follows both.
+// The page of a workload shows its own pods and what is decided about them, and follows both. OPS-222.
 func TestWorkloadPage(t *testing.T) {
 	t.Parallel()
 	api := plugintest.New(t, "v1beta1", web, webPod, otherPod, node)
@@ -199,7 +218,7 @@ func TestWorkloadPage(t *testing.T) {
 	b.await(messages, "the end of the workload", ofType("gone"))
 }
 
-// A plan writes nothing. A change needs the generation of its plan.
+// A plan writes nothing. A change needs the generation of its plan. What is refused is told. OPS-224.
 func TestPlanAndApply(t *testing.T) {
 	t.Parallel()
 	api := plugintest.New(t, "v1beta1", web, webPod, node)
@@ -223,6 +242,9 @@ func TestPlanAndApply(t *testing.T) {
 	if status, answer := b.do(http.MethodPost, "/api/apply", q); status != http.StatusConflict {
 		t.Errorf("after somebody else changed the spec: got %d %v", status, answer)
 	}
+	if got := images(api.Get(t, "clonesets", "web")); got[0] != "nginx:1" {
+		t.Errorf("a refused change wrote %v", got)
+	}
 	_, plan = b.do(http.MethodPost, "/api/plan", q)
 	q["generation"] = plan["generation"]
 	// Others write the status all the time, which does not matter.
@@ -232,6 +254,15 @@ func TestPlanAndApply(t *testing.T) {
 	}
 	if got := images(api.Get(t, "clonesets", "web")); got[0] != "nginx:2" {
 		t.Errorf("got %v", got)
+	}
+
+	api.Before = func(plugintest.Request) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "clonesets"}, "web", errors.New("not on Fridays"))
+	}
+	q["change"] = map[string]any{"action": "scale", "replicas": 9}
+	if status, answer := b.do(http.MethodPost, "/api/plan", q); status != http.StatusForbidden ||
+		!strings.Contains(answer["error"].(string), "not on Fridays") {
+		t.Errorf("got %d %v", status, answer)
 	}
 }
 
@@ -275,7 +306,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A page that nobody reads any more, or one too many, does not hold the others up.
+// One page too many is refused. OPS-225.
 func TestMostStreams(t *testing.T) {
 	t.Parallel()
 	b := open(t, plugintest.New(t, "v1beta1", web))

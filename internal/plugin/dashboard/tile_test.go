@@ -22,6 +22,7 @@ func podIn(t *testing.T, text string) *corev1.Pod {
 	return pod
 }
 
+// What a person should look at first wins. OPS-223.
 func TestStateOfATile(t *testing.T) {
 	const ready = "status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}"
 	waits := &explain.Pod{State: explain.Waiting, Reason: "MaxUnavailable"}
