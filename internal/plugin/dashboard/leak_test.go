@@ -31,7 +31,7 @@ func TestClosedPagesLeaveNothingBehind(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(time.Second)
+		api.AwaitWatches(t, 3*n)
 		leave()
 	}
 	// settled returns the number of goroutines once it is not more than a limit, or after a while.
