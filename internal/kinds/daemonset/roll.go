@@ -170,8 +170,12 @@ func (p *planner) rollInPlace(set, others []*site) {
 		case p.keptEmpty(l):
 		case several, now == nil && old == nil, now != nil && old != nil, p.preparesNew(l):
 			unavailable++
+		// It is unknown whether a pod is available that is not adopted yet: what the caches show of it is older
+		// than the adoption, if a manager that died has adopted it already.
+		case old != nil && p.adopts(old):
+			unavailable++
 		case now != nil:
-			if !now.available() {
+			if !now.available() || p.adopts(now) {
 				unavailable++
 			}
 		case old.available():

@@ -469,6 +469,28 @@ func TestWhatTheRolloutTookOutCosts(t *testing.T) {
 	}
 }
 
+// A pod that is not adopted yet is no reason to take another one out of service: what the caches show of it may be
+// older than an adoption, and than its end. ADS-130 (part).
+func TestPodsThatAreNotAdoptedYetCount(t *testing.T) {
+	for name, tt := range map[string]struct {
+		orphans int
+		want    string
+	}{"none": {0, "~n3"}, "one": {1, "adopt"}, "all": {3, "adopt adopt adopt"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, inPlace, maxUnavailable(1))
+			w.at("a:1")
+			w.on("n1 n2 n3", "a:1", gated)
+			w.at("a:2")
+			for _, pod := range w.Pods[:tt.orphans] {
+				pod.OwnerReferences = nil
+				w.Orphans = append(w.Orphans, pod)
+			}
+			w.Pods = w.Pods[tt.orphans:]
+			w.does(tt.want)
+		})
+	}
+}
+
 // TestRecreatedOrInPlace shows ADS-134, ADS-135 and ADS-140 (part): how pods get the new revision, by type
 // and by what changes.
 func TestRecreatedOrInPlace(t *testing.T) {
