@@ -23,8 +23,8 @@ chromium() {
   fi
   export DEBIAN_FRONTEND=noninteractive
   for lists in old new; do # lists of packages may be missing or old
-    if [[ $lists = new ]]; then apt-get update -qq; fi
-    if apt-get install -y -qq --no-install-recommends chromium >/dev/null; then return; fi
+    if [[ $lists = new ]]; then apt-get update -qq || true; fi
+    if apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends chromium >/dev/null; then return; fi
   done
   echo "chromium could not be installed: tests in a browser are left out"
 }
