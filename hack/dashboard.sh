@@ -14,9 +14,9 @@ packages() {
   touch node_modules/.package-lock.json
 }
 
-# chromium installs Debian's Chromium.
-chromium() {
-  if command -v chromium >/dev/null; then return; fi
+# install_chromium installs Debian's Chromium.
+install_chromium() {
+  if type -P chromium >/dev/null; then return; fi
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     echo "there is no chromium, and it cannot be installed here: tests in a browser are left out"
     return
@@ -49,10 +49,10 @@ check)
     echo "the bundle was not current: run make dashboard" >&2
     exit 1
   fi
-  chromium
+  install_chromium
   npm run --silent test:browser
   ;;
 browser)
-  chromium
+  install_chromium
   ;;
 esac
