@@ -34,7 +34,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
   async function open(server, path, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
     const page = await context.newPage();
-    page.setDefaultTimeout(10000);
+    page.setDefaultTimeout(60000);
     const wrong = [];
     page.on('pageerror', (err) => wrong.push(String(err)));
     page.on('console', (m) => /Content Security Policy|Refused to/.test(m.text()) && wrong.push(m.text()));
