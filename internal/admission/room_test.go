@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,10 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -100,51 +102,63 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 // Hundreds of large objects at once would take more memory than a manager has: some have to wait, and small
 // ones do not wait with them.
 func TestLargeRequestsWaitForRoom(t *testing.T) {
-	m := newMemoryLimiter()
-	m.time = 3 * time.Second // a loaded machine needs some of it to read
-	begun, end := make(chan string, 100), make(chan struct{})
-	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		begun <- r.URL.Path
-		<-end
-	}), mostBody))
-	defer server.Close()
-	large, _ := json.Marshal(strings.Repeat("x", 3<<20)) // about 48 MiB each
-	results := make(chan int, 100)
-	ask := func(ctx context.Context, path, body string) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+path, strings.NewReader(body))
-		if err != nil {
-			results <- 0
-			return
+	large, err := json.Marshal(strings.Repeat("x", 3<<20)) // about 48 MiB each
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begun, end := map[string]bool{}, make(chan struct{})
+		var lock sync.Mutex
+		handler := newMemoryLimiter().bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			lock.Lock()
+			begun[r.URL.Path] = true
+			lock.Unlock()
+			<-end
+		}), mostBody)
+		results := make(chan int, 100)
+		ask := func(path, body string) {
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
+			results <- recorder.Code
 		}
-		response, err := server.Client().Do(request)
-		if err != nil {
-			results <- 0
-			return
+		for i := range 5 {
+			go ask("/large"+strconv.Itoa(i), string(large))
 		}
-		_ = response.Body.Close()
-		results <- response.StatusCode
-	}
-	for i := range 5 {
-		go ask(t.Context(), "/large"+strconv.Itoa(i), string(large))
-	}
-	<-begun
-	<-begun
-	go ask(t.Context(), "/small", `{}`)
-	if path := <-begun; path != "/small" {
-		t.Errorf("%s has no room", path)
-	}
-	for range 3 { // those that waited for too long
-		if code := <-results; code != http.StatusTooManyRequests {
+		synctest.Wait()
+		if len(begun) != 2 {
+			t.Errorf("%d large requests are served at once, want 2", len(begun))
+		}
+		go ask("/small", `{}`)
+		synctest.Wait()
+		if !begun["/small"] {
+			t.Error("a small request waits for room beside large ones")
+		}
+		for range 3 { // those that waited for too long
+			if code := <-results; code != http.StatusTooManyRequests {
+				t.Errorf("answer %d", code)
+			}
+		}
+		go ask("/beyond", strings.Repeat("x", mostBody+1))
+		close(end)
+		codes := []int{<-results, <-results, <-results, <-results}
+		if slices.Sort(codes); !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, http.StatusOK, http.StatusBadRequest}) {
+			t.Errorf("answers %v", codes)
+		}
+		ask("/again", string(large)) // all room was given back
+		if code := <-results; code != http.StatusOK {
 			t.Errorf("answer %d", code)
 		}
-	}
-	go ask(t.Context(), "/beyond", strings.Repeat("x", mostBody+1))
-	close(end)
-	codes := []int{<-results, <-results, <-results, <-results}
-	if slices.Sort(codes); !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, http.StatusOK, http.StatusBadRequest}) {
-		t.Errorf("answers %v", codes)
-	}
-	// A slow sender does not keep its room for long.
+	})
+}
+
+// A slow sender does not keep its room for long.
+func TestSlowSendersGiveTheirRoomBack(t *testing.T) {
+	m := newMemoryLimiter()
+	m.time = time.Second
+	handler := m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	ended := make(chan struct{})
 	for range 2 {
 		slow, send := io.Pipe()
 		defer func() { _ = send.Close() }()
@@ -157,14 +171,18 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 			if response, err := server.Client().Do(request); err == nil {
 				_ = response.Body.Close()
 			}
-			results <- 0
+			ended <- struct{}{}
 		}()
 	}
 	for range 2 {
-		<-results
+		<-ended
 	}
-	go ask(t.Context(), "/large", string(large)) // all room was given back
-	if code := <-results; code != http.StatusOK {
-		t.Errorf("answer %d", code)
+	for name, room := range map[string]struct {
+		of   *semaphore.Weighted
+		size int64
+	}{"bodies": {m.bodies, bodyRoom}, "small requests": {m.small, smallRoom}, "large requests": {m.large, largeRoom}} {
+		if err := room.of.Acquire(t.Context(), room.size); err != nil {
+			t.Errorf("room for %s was not given back: %v", name, err)
+		}
 	}
 }
