@@ -211,7 +211,7 @@ template:
     volumes: [{name: handover, emptyDir: {}}]
     containers:
     - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, volumeMounts: [{name: handover, mountPath: /handover}],
-       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
+       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || [ $p != $(cat /handover/active) ] || echo FAILED $p; sleep 0.05; done']}
 `
 
 // TestHotUpgradeKeepsAnswering: while the image of a hot-upgrade sidecar changes twice, from one of its

@@ -46,7 +46,7 @@ spec:
     metadata: {labels: {app: `+name+`}}
     spec:
       restartPolicy: `+policy+`
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: 60
       volumes: [{name: shared, emptyDir: {}}]
       containers:
       - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"], volumeMounts: [{name: shared, mountPath: /shared}]}
@@ -125,7 +125,7 @@ func TestSidecarsOfJobs(t *testing.T) {
 	} else {
 		completed(t, &all[0]) // JST-074
 		succeeded(t, &all[0])
-		if grace := all[0].Spec.Strategy.TerminationGracePeriodSeconds; grace == nil || *grace != 5 { // JST-038, JST-072: and the hook ran
+		if grace := all[0].Spec.Strategy.TerminationGracePeriodSeconds; grace == nil || *grace != 60 { // JST-038, JST-072: and the hook ran
 			t.Errorf("grace period %v", grace)
 		}
 	}
@@ -218,7 +218,7 @@ func TestSidecarsOfFailedPods(t *testing.T) {
 metadata: {name: `+name+`}
 spec:
   restartPolicy: Never
-  terminationGracePeriodSeconds: 5
+  terminationGracePeriodSeconds: 60
   volumes: [{name: shared, emptyDir: {}}]
   containers:
   - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"]}

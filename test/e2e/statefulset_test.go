@@ -469,9 +469,12 @@ volumeClaimTemplates:
 	ns := s.key.Namespace
 	starts := func(pod, want string) {
 		t.Helper()
-		if n := logs(t, ns, pod); n != want {
-			t.Errorf("the claim of %s saw %s starts, not %s", pod, n, want)
-		}
+		eventually(t, "the word of "+pod, func(context.Context) string { // it is ready before it has written
+			if n := logs(t, ns, pod); n != want {
+				return fmt.Sprintf("its claim saw %q starts, not %s", n, want)
+			}
+			return ""
+		})
 	}
 	before := claimUIDs(t, ns)
 	if names := slices.Sorted(maps.Keys(before)); !slices.Equal(names, []string{"data-claims-0", "data-claims-1"}) {
