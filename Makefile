@@ -83,7 +83,7 @@ simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints it
 
 .PHONY: test-integration
 test-integration: $(cluster) ## Tests against a real API server
-	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -p 4 -tags integration -count=1 -timeout 20m ./test/integration/... ./cmd/manager/...
+	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test $(if $(VERBOSE),-v) -p 4 -tags integration -count=1 -timeout 20m ./test/integration/... ./cmd/manager/...
 
 .PHONY: test-takeover
 test-takeover: $(cluster) ## Takeovers from what each release of OpenKruise installs, interrupted at every step and twice at once, against a real API server
@@ -92,7 +92,7 @@ test-takeover: $(cluster) ## Takeovers from what each release of OpenKruise inst
 
 on-cluster = KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" \
   KUBECTL="$$($(cluster) binaries --envtest | tail -n 1)/kubectl" PLUGIN=$(CURDIR)/bin HELM=$(CURDIR)/bin/helm \
-  go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)")
+  go test -tags e2e -count=1 -v -timeout 60m -parallel 4 $(if $(RUN),-run "$(RUN)")
 
 test-e2e test-docs: export CSI := 1
 test-e2e test-docs: MANIFESTS := test/e2e/manifests
@@ -102,12 +102,23 @@ test-e2e: local-deploy bin/helm ## Tests against real kubelets, with the shipped
 	@hack/dashboard.sh browser
 	$(on-cluster) ./test/e2e/...
 
+.PHONY: test-versions
+test-versions: $(cluster) bin/helm ## End-to-end tests on each version of Kubernetes, hours: VERSIONS="v1.32.13 v1.37.1" for some; writes docs/quality/versions.md
+	@hack/versions.sh $(VERSIONS)
+
 .PHONY: perf-probes
 perf-probes: export MEASURE := 1
 perf-probes: export CSI := 1
 perf-probes: MANIFESTS := test/e2e/manifests
 perf-probes: local-deploy bin/helm ## What 1,000 probes of PodProbeMarkers cost a node daemon, on real kubelets; five minutes
 	$(on-cluster) -run TestAThousandProbes ./test/e2e/...
+
+.PHONY: failover
+failover: export FAILOVER_REPORT := $(or $(REPORT),$(CURDIR)/docs/quality/failover.md)
+failover: MANIFESTS := test/e2e/manifests
+failover: local-deploy bin/helm ## How long rollouts pause when the leader ends, on real kubelets; a quarter of an hour; writes docs/quality/failover.md
+	@mkdir -p docs/quality
+	$(on-cluster) -run TestFailover ./test/e2e/...
 
 .PHONY: test-docs
 test-docs: local-deploy bin/helm ## Run the pages of the manual on real kubelets; RUN=TestManual/cloneset for one, SHARE=1/3 for a part
