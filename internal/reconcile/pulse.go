@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -20,11 +19,8 @@ import (
 // pulse is the request by which a controller shows that it works. No object can have such a name.
 var pulse = ctrl.Request{NamespacedName: types.NamespacedName{Name: "\x00pulse"}}
 
-const (
-	// pulseEvery is the pause between two such requests. pulsePriority puts them before those for objects.
-	pulseEvery    = 30 * time.Second
-	pulsePriority = 1000
-)
+// pulseEvery is the pause between two such requests.
+const pulseEvery = 30 * time.Second
 
 // Pulse records which controllers of a replica work. Each controller that was started answers a request
 // through its own queue and workers at regular intervals. A controller whose caches are not filled, or whose
@@ -60,11 +56,7 @@ func (p *Pulse) source(name string) source.Source {
 	return source.Func(func(_ context.Context,
 		queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		p.Answered(name)
-		if first, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
-			first.AddWithOpts(priorityqueue.AddOpts{Priority: new(pulsePriority)}, pulse)
-			return nil
-		}
-		queue.Add(pulse)
+		queue.Add(pulse) // soon it has its turn, as a namespace of its own
 		return nil
 	})
 }

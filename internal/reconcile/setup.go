@@ -56,7 +56,7 @@ func (o Options) Limiter() workqueue.TypedRateLimiter[ctrl.Request] {
 // Complete builds a controller of the given name, which the API server also sees as the user agent (OPS-022).
 // A reconciler that has its own back-off keeps it.
 func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builder) error {
-	settings := controller.Options{MaxConcurrentReconciles: o.Workers}
+	settings := controller.Options{MaxConcurrentReconciles: o.Workers, NewQueue: pacing.FairQueue(o.Workers)}
 	if own, ok := r.(interface {
 		BackOff() workqueue.TypedRateLimiter[ctrl.Request]
 	}); ok {
