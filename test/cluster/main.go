@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func newCommand() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(),
-		registryCommand(), runCommand())
+		registryCommand(), runCommand(), versionsCommand())
 	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig",
 		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
 	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent",
@@ -71,6 +72,13 @@ func openExisting() (*cluster, error) {
 		return nil, fmt.Errorf("cluster %s is not there: `go run . up` makes it", c.name)
 	}
 	return c, err
+}
+
+func versionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "versions", Short: "Print the versions of Kubernetes that a cluster can have, oldest first", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { fmt.Println(strings.Join(kubernetesVersions, "\n")) },
+	}
 }
 
 func number(name string) (*int, error) {

@@ -11,7 +11,7 @@ import (
 
 // kubernetesVersions are the Kubernetes versions that the project supports, oldest first. Each has a nested
 // module kubernetes/v1.N.
-var kubernetesVersions = []string{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"}
+var kubernetesVersions = []string{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.1"}
 
 const (
 	defaultVersion    = "v1.36.3"

@@ -261,29 +261,52 @@ func (w *workload) inPlace(image string, restarts int32) {
 // audit log.
 func podWrites(t *testing.T, since time.Time) map[string]int {
 	t.Helper()
-	path := os.Getenv("AUDIT_LOG")
-	file, err := os.Open(path)
+	writes := map[string]int{}
+	for _, write := range managerWrites(t, since) {
+		writes[write.ObjectRef.Name]++
+	}
+	return writes
+}
+
+// writesOfManagers returns when the managers wrote pods of a namespace since a moment, in order.
+func writesOfManagers(t *testing.T, namespace string, since time.Time) (times []time.Time) {
+	t.Helper()
+	for _, write := range managerWrites(t, since) {
+		if write.ObjectRef.Namespace == namespace {
+			times = append(times, write.RequestReceivedTimestamp)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// podWrite is what is read of an entry of the audit log.
+type podWrite struct {
+	UserAgent                string
+	Verb                     string
+	RequestReceivedTimestamp time.Time
+	ObjectRef                struct{ Resource, Namespace, Name string }
+	ResponseStatus           struct{ Code int }
+}
+
+// managerWrites returns the managers' successful writes of pods since a moment, from the audit log.
+func managerWrites(t *testing.T, since time.Time) (writes []podWrite) {
+	t.Helper()
+	file, err := os.Open(os.Getenv("AUDIT_LOG"))
 	if err != nil {
 		t.Fatalf("AUDIT_LOG: %v", err)
 	}
 	defer file.Close()
-	writes := map[string]int{}
 	scanner := bufio.NewScanner(file)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
-		var event struct {
-			UserAgent                string
-			Verb                     string
-			RequestReceivedTimestamp time.Time
-			ObjectRef                struct{ Resource, Name string }
-			ResponseStatus           struct{ Code int }
-		}
-		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
+		var write podWrite
+		if err := json.Unmarshal(scanner.Bytes(), &write); err != nil {
 			t.Fatalf("audit log: %v", err)
 		}
-		if strings.HasPrefix(event.UserAgent, "kruise-manager") && event.ObjectRef.Resource == "pods" && event.ResponseStatus.Code < 300 &&
-			event.RequestReceivedTimestamp.After(since) {
-			writes[event.ObjectRef.Name]++
+		if strings.HasPrefix(write.UserAgent, "kruise-manager") && write.ObjectRef.Resource == "pods" && write.ResponseStatus.Code < 300 &&
+			write.RequestReceivedTimestamp.After(since) {
+			writes = append(writes, write)
 		}
 	}
 	if err := scanner.Err(); err != nil {

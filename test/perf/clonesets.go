@@ -70,6 +70,8 @@ type sets struct {
 	client  dynamic.Interface
 	kind    kind
 	version string
+	// namespace is where the workloads are.
+	namespace string
 	// spec makes the spec of the pods.
 	spec func(image string) corev1.PodSpec
 	// annotations are those of the pods.
@@ -90,15 +92,22 @@ func findSets(ctx context.Context, client dynamic.Interface, kind kind) (*sets, 
 	}
 	for _, entry := range versions {
 		if version, ok := entry.(map[string]any); ok && version["storage"] == true {
-			return &sets{client: client, kind: kind, version: version["name"].(string), spec: podSpec}, nil
+			return &sets{client: client, kind: kind, version: version["name"].(string), namespace: ours, spec: podSpec}, nil
 		}
 	}
 	return nil, fmt.Errorf("no version of %s is stored", kind.name)
 }
 
+// in returns the same for another namespace.
+func (s *sets) in(namespace string) *sets {
+	there := *s
+	there.namespace = namespace
+	return &there
+}
+
 func (s *sets) resource() dynamic.ResourceInterface {
 	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: s.kind.plural}).
-		Namespace(ours)
+		Namespace(s.namespace)
 }
 
 // object makes a workload that is updated in place.
@@ -111,7 +120,7 @@ func (s *sets) object(name string, replicas int, unavailable string) (*unstructu
 	spec["template"] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations},
 		"spec": s.spec(images[0])}
 	set := map[string]any{"apiVersion": "apps.kruise.io/" + s.version, "kind": s.kind.name,
-		"metadata": map[string]any{"name": name, "namespace": ours}, "spec": spec}
+		"metadata": map[string]any{"name": name, "namespace": s.namespace}, "spec": spec}
 	complete := s.complete
 	if complete == nil {
 		complete = func(set map[string]any) ([]byte, error) { return json.Marshal(set) }

@@ -64,21 +64,11 @@ const again = "again: "
 // it, because other load on a shared machine matters more than with a slow server.
 func fast(ctx context.Context, b *bench) (err error) {
 	debug.SetGCPercent(400) // the server must not take time from the manager
-	dir, err := os.MkdirTemp("", "afloat-perf-")
+	end, err := onFastServer(ctx, b, 25)
 	if err != nil {
-		return fmt.Errorf("folder for the manager: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := serveFast(ctx, b, dir); err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, b.manager.stop(context.WithoutCancel(ctx)), b.server.Close())
-		if err != nil {
-			err = fmt.Errorf("%w; the manager's last words:\n%s", err, tail(b.manager.log))
-		}
-		b.report.note("The server, its kubelets and the bare client are one process, which shares the machine with the manager.")
-	}()
+	defer func() { err = end(err) }()
 	const count, size = 100, 10
 	if err := ceiling(ctx, b, count*size, 100); err != nil {
 		return err
@@ -116,6 +106,26 @@ func fast(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	return nil
+}
+
+// onFastServer starts the server with this number of nodes and prepares the manager. The returned function ends
+// both, and adds its errors and what the manager said last to those of the scenario.
+func onFastServer(ctx context.Context, b *bench, nodes int) (end func(error) error, err error) {
+	dir, err := os.MkdirTemp("", "afloat-perf-")
+	if err != nil {
+		return nil, fmt.Errorf("folder for the manager: %w", err)
+	}
+	if err := serveFast(ctx, b, dir, nodes); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return func(err error) error {
+		err = errors.Join(err, b.manager.stop(context.WithoutCancel(ctx)), b.server.Close())
+		if err != nil {
+			err = fmt.Errorf("%w; the manager's last words:\n%s", err, tail(b.manager.log))
+		}
+		b.report.note("The server, its kubelets and the bare client are one process, which shares the machine with the manager.")
+		return errors.Join(err, os.RemoveAll(dir))
+	}, nil
 }
 
 // fastSteps names the steps of sets of the same size, and the profiles of their update.
@@ -162,9 +172,9 @@ func judgeFast(ctx context.Context, b *bench, count, size int) error {
 	return b.reportShares(ctx, profile, update)
 }
 
-// serveFast starts the server, with all objects that the manager needs, and prepares the manager.
-func serveFast(ctx context.Context, b *bench, dir string) error {
-	kubelets := &fastserver.Kubelets{Nodes: 25, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond,
+// serveFast starts the server, with nodes that run pods and with all objects that the manager needs, and prepares the manager.
+func serveFast(ctx context.Context, b *bench, dir string, nodes int) error {
+	kubelets := &fastserver.Kubelets{Nodes: nodes, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond,
 		Ready: time.Millisecond, End: 2 * time.Millisecond}
 	delay := fastDelay
 	if text := os.Getenv("PERF_DELAY"); text != "" {

@@ -40,6 +40,12 @@ func scenarios() []scenario {
 		scenario{name: "fast",
 			about: "One CloneSet of 1,000 pods, then 100 of 10, created and updated in place at maxUnavailable 100 %, on an API server " +
 				"of the benchmark's own that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
+		scenario{name: "scale",
+			about: "100,000 pods in 2,000 CloneSets in 200 namespaces on 5,000 nodes, in slices, on the API server of scenario fast: " +
+				"what of the manager grows how.", local: true, run: scale},
+		scenario{name: "fairness",
+			about: "A CloneSet of 5 pods is created and updated while others have much to do: one of 5,000 pods, 2,000 of one pod each; " +
+				"on the API server of scenario fast.", local: true, run: fairness},
 		scenario{name: "paced-1000",
 			about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
 				"the pace is that of the pods, not that of the API server.", run: paced},
