@@ -26,7 +26,7 @@ type room struct {
 func newRoom(t *testing.T) *room { return &room{shares: newShares(8), t: t} }
 
 // asks makes a request of the namespace wait for memory.
-func (r *room) asks(namespace string, memory int64) { r.asksFrom(server, namespace, memory) }
+func (r *room) asks(namespace string, memory int64) { r.asksFrom(apiServer, namespace, memory) }
 
 func (r *room) asksFrom(address, namespace string, memory int64) {
 	go func() {
@@ -40,10 +40,10 @@ func (r *room) asksFrom(address, namespace string, memory int64) {
 }
 
 // frees gives memory back.
-func (r *room) frees(namespace string, memory int64) { r.release(owner{server, namespace}, memory) }
+func (r *room) frees(namespace string, memory int64) { r.release(owner{apiServer, namespace}, memory) }
 
-// server is the address of the API server.
-const server = "10.0.0.1"
+// apiServer is the address of the API server.
+const apiServer = "10.0.0.1"
 
 // has fails the test unless these requests went in since the last call, in alphabetical order.
 func (r *room) has(when string, want ...string) {
@@ -107,7 +107,7 @@ func TestWhoGivesUpHoldsUpNobody(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		given := make(chan error, 1)
-		go func() { given <- r.acquire(ctx, owner{server, "huge"}, 8) }()
+		go func() { given <- r.acquire(ctx, owner{apiServer, "huge"}, 8) }()
 		synctest.Wait()
 		r.asks("bank", 1)
 		r.has("behind a large one", "shop 1")
