@@ -25,7 +25,7 @@ var numberAttacks = []attack{
 	{name: "probes", least: 200, run: probes,
 		does: "200 PodProbeMarkers of 10 probes each, for 100 pods on 5 nodes"},
 	{name: "schedules", least: 200, run: schedules,
-		does: "200 AdvancedCronJobs that run each second, of jobs, BroadcastJobs and ImageListPullJobs, for half a minute"},
+		does: "200 AdvancedCronJobs that run each second, of jobs, BroadcastJobs and ImageListPullJobs"},
 	{name: "pulls", quick: true, least: 200, run: pulls,
 		does: "150 ImagePullJobs and 50 ImageListPullJobs of 100 images for all nodes, with secrets that do not exist or are of others"},
 	{name: "budgets", least: 500, run: budgets,
@@ -35,7 +35,7 @@ var numberAttacks = []attack{
 	{name: "daemons", least: 60, run: daemons,
 		does: "60 DaemonSets and 60 BroadcastJobs with pods on each node"},
 	{name: "many-pods", least: 1, run: manyPods,
-		does: "a CloneSet of 5,000 pods without nodes, created for a minute, then updated again and again for half a minute"},
+		does: "a CloneSet of 5,000 pods without nodes, while it is created, and then updated three times"},
 }
 
 func emptySets(ctx context.Context, m *tenant) error {
@@ -131,7 +131,7 @@ func schedules(ctx context.Context, m *tenant) error {
 		m.makes(ctx, `{apiVersion: apps.kruise.io/v1beta1, kind: AdvancedCronJob, metadata: {name: second-%d}, spec: {schedule: "@every 1s", concurrencyPolicy: %s,
 			successfulJobsHistoryLimit: 1000, failedJobsHistoryLimit: 1000, template: %s}}`, i, []string{"Allow", "Replace", "Forbid"}[i/3%3], templates[i%3])
 	})
-	return m.lasts(ctx, 30)
+	return m.lasts(ctx, 8)
 }
 
 // lasts waits until that many rollouts of the other tenant have ended: attacks that take their time to have
@@ -199,13 +199,13 @@ func daemons(ctx context.Context, m *tenant) error {
 func manyPods(ctx context.Context, m *tenant) error {
 	set := m.make(ctx, with(workload("CloneSet", m.namespace, "many", 5000), "spec.updateStrategy",
 		map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"podUpdatePolicy": "ReCreate", "maxUnavailable": "100%"}}))
-	if err := m.lasts(ctx, 25); err != nil {
+	if err := m.lasts(ctx, 10); err != nil {
 		return err
 	}
-	for i := range 5 {
+	for i := range 3 {
 		_ = m.Patch(ctx, set.DeepCopy(), client.RawPatch(types.JSONPatchType,
 			[]byte(fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"i:%d"}]`, i+2))))
-		if err := m.lasts(ctx, 3); err != nil {
+		if err := m.lasts(ctx, 2); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ var objectAttacks = []attack{
 		does: "50 CloneSets and 10 DaemonSets with the same selector, and 100 pods without an owner that all of them select"},
 	{name: "finalizers", least: 50, run: finalizers,
 		does: "objects of each kind, pods and claims with a finalizer that nobody removes, deleted at once"},
-	{name: "names", least: 13, run: longNames,
+	{name: "names", least: 10, run: longNames,
 		does: "objects of each kind with names of 253 characters, or the most that is accepted, and 100 labels at their longest"},
 	{name: "protection", least: 30, run: protection,
 		does: "8 loops of deletions that label `policy.kruise.io/delete-protection` or a budget refuses: each is told in events and in a log"},

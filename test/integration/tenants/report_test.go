@@ -101,6 +101,10 @@ func describe(w *world, results []result) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	load, err := proc.LoadAvg()
+	if err != nil {
+		return "", err
+	}
 	client, err := discovery.NewDiscoveryClientForConfig(w.root)
 	if err != nil {
 		return "", err
@@ -113,9 +117,9 @@ func describe(w *world, results []result) (string, error) {
 	for i := range results {
 		took += results[i].took
 	}
-	return fmt.Sprintf("afloat %s, %s, %d attacks in %.0f s. %d cores %s, %.0f GiB, %s/%s, %s, Kubernetes %s.", strings.TrimSpace(string(commit)),
+	return fmt.Sprintf("afloat %s, %s, %d attacks in %.0f s. %d cores %s, %.0f GiB, %s/%s, %s, Kubernetes %s; load at the end %.1f.", strings.TrimSpace(string(commit)),
 		time.Now().UTC().Format(time.DateOnly), len(results)-1, took.Seconds(), runtime.NumCPU(), cpus[0].ModelName,
-		float64(*memory.MemTotal)/(1<<20), runtime.GOOS, runtime.GOARCH, runtime.Version(), version.GitVersion), nil
+		float64(*memory.MemTotal)/(1<<20), runtime.GOOS, runtime.GOARCH, runtime.Version(), version.GitVersion, load.Load5), nil
 }
 
 // line returns the row of the table.
