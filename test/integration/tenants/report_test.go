@@ -54,7 +54,7 @@ which it edits its set, until the API server gets the manager's first write for 
 | connections to the port | 2,000, of which 600 from one address |
 | time that one object takes of a controller | a quarter of a worker ([why](../decisions/0013-where-the-time-goes.md)) |
 | writes of the manager that are under way | 8 to 128; one object has at most three quarters of them, and a free place goes to who has least |
-| **how many objects there are** | **nothing of Afloat**: caches grow with them, by about as much as what is stored. Where tenants must not fill the manager's memory, limit them by a [quota](../operate/rights.md#where-teams-meet), as Kubernetes' own controllers need it, too |
+| **how many objects there are** | **nothing of Afloat**: caches keep most of each, templates and annotations included. Where tenants must not fill the manager's memory, limit them by a [quota](../operate/rights.md#where-teams-meet), as Kubernetes' own controllers need it, too |
 | how fast a user writes | priority and fairness of the API server |
 `))
 
