@@ -26,7 +26,7 @@ var numberAttacks = []attack{
 		does: "200 PodProbeMarkers of 10 probes each, for 100 pods on 5 nodes"},
 	{name: "schedules", least: 200, run: schedules,
 		does: "200 AdvancedCronJobs that run each second, of jobs, BroadcastJobs and ImageListPullJobs"},
-	{name: "pulls", quick: true, least: 200, run: pulls,
+	{name: "pulls", least: 200, run: pulls,
 		does: "150 ImagePullJobs and 50 ImageListPullJobs of 100 images for all nodes, with secrets that do not exist or are of others"},
 	{name: "budgets", least: 500, run: budgets,
 		does: "1,000 PodUnavailableBudgets over the same 50 pods, and evictions and deletions of these"},

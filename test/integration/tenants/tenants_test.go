@@ -49,7 +49,6 @@ const rounds = 2
 // (OPS-066 (part)).
 func TestTenants(t *testing.T) {
 	w := start(t)
-	w.all = os.Getenv("EVERY_ATTACK") != ""
 	results := []result{w.play(attack{name: "rest", does: "nothing: what the others are compared with", quick: true,
 		run: func(ctx context.Context, m *tenant) error { return m.lasts(ctx, 3*rounds) }})}
 	for _, a := range slices.Concat(floodAttacks, valueAttacks, numberAttacks, objectAttacks) {

@@ -65,7 +65,7 @@ type world struct {
 // start starts the API server, installs everything, and starts the manager.
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, env: &envtest.Environment{}}
+	w := &world{t: t, env: &envtest.Environment{}, all: os.Getenv("EVERY_ATTACK") != ""}
 	var err error
 	if w.audit, err = newAudit(t.TempDir(), w.env); err != nil {
 		t.Fatal(err)
