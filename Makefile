@@ -133,6 +133,11 @@ test-chart: ## Tests of the Helm chart: against the manifests, and value by valu
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together
 	@test/perf/perf.sh $(or $(SCENARIO),planner ceiling cloneset-100 cloneset-1000 budget-1000 rest admission)
 
+.PHONY: tenants
+tenants: $(cluster) ## Play attacks of one tenant on the manager while another one rolls out, and write what they cost to docs/quality/tenants.md; about 20 minutes
+	EVERY_ATTACK=1 TENANTS_REPORT=$(CURDIR)/docs/quality/tenants.md KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" \
+	  go test -tags integration -count=1 -v -timeout 60m $(if $(RUN),-run "$(RUN)") ./test/integration/tenants/...
+
 ##: Local cluster
 
 $(cluster): $(shell find test/cluster -type f 2>/dev/null)

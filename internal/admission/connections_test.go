@@ -141,8 +141,8 @@ func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
 func TestSmallRequestsTakeRoom(t *testing.T) {
 	m := newMemoryLimiter()
 	m.time = 100 * time.Millisecond
-	if !m.small.TryAcquire(smallRoom) {
-		t.Fatal("no room")
+	if err := m.small.acquire(t.Context(), owner{"10.0.0.1", "shop"}, smallRoom); err != nil {
+		t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
 	m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody).ServeHTTP(answer,

@@ -43,27 +43,27 @@ const (
 // memoryLimiter is the memory for requests of one sort. Requests that wait for requests of another sort must
 // not share a room with them.
 type memoryLimiter struct {
-	large, small, bodies *semaphore.Weighted
-	time                 time.Duration
+	large, small *shares
+	bodies       *semaphore.Weighted
+	time         time.Duration
 }
 
 func newMemoryLimiter() *memoryLimiter {
 	return &memoryLimiter{
-		semaphore.NewWeighted(largeRoom), semaphore.NewWeighted(smallRoom), semaphore.NewWeighted(bodyRoom),
-		roomTime,
+		newShares(largeRoom), newShares(smallRoom), semaphore.NewWeighted(bodyRoom), roomTime,
 	}
 }
 
 var errNoMemory = errors.New("too many objects are being written or read; try again later")
 
-// acquire waits for memory, and returns the function that releases it.
-func (m *memoryLimiter) acquire(ctx context.Context, of *semaphore.Weighted, memory int64) (release func(), err error) {
+// acquire waits for memory by the given function.
+func (m *memoryLimiter) acquire(ctx context.Context, by func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, m.time)
 	defer cancel()
-	if of.Acquire(ctx, memory) != nil {
-		return nil, errNoMemory
+	if by(ctx) != nil {
+		return errNoMemory
 	}
-	return func() { of.Release(memory) }, nil
+	return nil
 }
 
 // read reads a body. It acquires memory for what has arrived, whatever length was announced, so that clients
@@ -78,7 +78,9 @@ func (m *memoryLimiter) read(ctx context.Context, from io.Reader) (body []byte, 
 
 		n, err := from.Read(body[len(body):cap(body)])
 		if n > 0 {
-			if _, short := m.acquire(ctx, m.bodies, int64(n)); short != nil {
+			if short := m.acquire(ctx, func(ctx context.Context) error {
+				return m.bodies.Acquire(ctx, int64(n))
+			}); short != nil {
 				return nil, release, short
 			}
 			taken, body = taken+int64(n), body[:len(body)+n]
@@ -106,9 +108,11 @@ func (m *memoryLimiter) bounded(handler http.Handler, most int64) http.Handler {
 			if memory > light {
 				of = m.large
 			}
-			var leave func()
-			if leave, err = m.acquire(r.Context(), of, memory); err == nil {
-				defer leave()
+			by := ownerOf(r, body)
+			if err = m.acquire(r.Context(), func(ctx context.Context) error {
+				return of.acquire(ctx, by, memory)
+			}); err == nil {
+				defer of.release(by, memory)
 			}
 		}
 
