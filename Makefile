@@ -122,6 +122,10 @@ test-chart: ## Tests of the Helm chart: against the manifests, and value by valu
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together
 	@test/perf/perf.sh $(or $(SCENARIO),planner ceiling cloneset-100 cloneset-1000 budget-1000 rest admission)
 
+.PHONY: robustness
+robustness: build $(cluster) ## Rollouts of all kinds while faults are injected, recorded and judged: TIME=1h, SEED= repeats a choice; needs root
+	@test/robustness/robustness.sh
+
 ##: Local cluster
 
 $(cluster): $(shell find test/cluster -type f 2>/dev/null)
