@@ -161,8 +161,8 @@ func (s *stage) phase(name string) {
 	s.record.Write(record.Line{Phase: &record.Phase{Name: name, Time: time.Now()}})
 }
 
-// settle waits until nothing is written any more, and then watches that nothing is. If something is written all
-// the time, the record has no rest, and the judge says so.
+// settle waits until nothing is written any more, and then watches that nothing is. If something is written
+// all the time, the record has no rest, and the judge says so.
 func (s *stage) settle(ctx context.Context) error {
 	const quiet = 45 * time.Second // longer than places are booked, and than controllers put off what failed
 	ctx, cancel := context.WithTimeoutCause(ctx, s.settleFor, errors.New("no rest"))
@@ -191,8 +191,8 @@ func (s *stage) settle(ctx context.Context) error {
 	}
 }
 
-// copyAudit copies the audit log beside the record. It may lack what an API server had not written yet when it
-// was killed, so that the judge does not need it; it is for people.
+// copyAudit copies the audit log beside the record. It may lack what an API server had not written yet when
+// it was killed, so that the judge does not need it; it is for people.
 func (s *stage) copyAudit() error {
 	from, err := os.Open(s.cluster.AuditLog())
 	if err != nil {

@@ -22,8 +22,8 @@ var clockShift = func() int64 {
 }()
 `
 
-// BuildShifted builds the manager with a clock that can be shifted, from the sources of the working folder. It
-// compiles the standard library anew, which takes minutes the first time.
+// BuildShifted builds the manager with a clock that can be shifted, from the sources of the working folder.
+// It compiles the standard library anew, which takes minutes the first time.
 func BuildShifted(ctx context.Context, dir, binary string) error {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // service is the Service that the webhook configurations name.
 const service = "kruise-webhook-service"
 
-// Publish makes the managers the endpoints of the webhooks, each while it is ready, until the context ends. In
-// a cluster a kubelet and a controller do this. The first endpoints are there when it returns.
+// Publish makes the managers the endpoints of the webhooks, each while it is ready, until the context ends.
+// In a cluster a kubelet and a controller do this. The first endpoints are there when it returns.
 func (c *Cluster) Publish(ctx context.Context, managers []*Manager) error {
 	// Nothing may look for pods of the Service.
 	if _, err := c.Kube.CoreV1().Services(Namespace).Patch(ctx, service, types.JSONPatchType,

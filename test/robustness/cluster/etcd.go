@@ -20,8 +20,8 @@ import (
 const prefix = "/registry/"
 
 // Follow records every change of the objects that rollouts are about, until the context ends. It reads etcd
-// itself, so that it misses nothing while the API server is away. Its watch goes on where it was when etcd has
-// been away. It first records what is there.
+// itself, so that it misses nothing while the API server is away. Its watch goes on where it was when etcd
+// has been away. It first records what is there.
 func (c *Cluster) Follow(ctx context.Context, to *record.Writer) (func() error, error) {
 	authorities, err := c.Authorities()
 	if err != nil {
@@ -97,8 +97,8 @@ var core = map[string]string{
 	"controllerrevisions": "controllerrevisions", "leases": "leases", "minions": "nodes",
 }
 
-// parse reads the key of an object: the resource, for other groups after their name, then the namespace, if it
-// has one, and the name.
+// parse reads the key of an object: the resource, for other groups after their name, then the namespace, if
+// it has one, and the name.
 func parse(key string) (record.Change, bool) {
 	parts := strings.Split(strings.TrimPrefix(key, prefix), "/")
 	var c record.Change

@@ -44,8 +44,8 @@ type Manager struct {
 	number  int
 }
 
-// NewManager prepares a manager with the rights that the manifests give it. Its folder has its kubeconfig, its
-// certificates and its log.
+// NewManager prepares a manager with the rights that the manifests give it. Its folder has its kubeconfig,
+// its certificates and its log.
 func (c *Cluster) NewManager(
 	ctx context.Context, name, binary, dir string, p *proxy.Proxy, port, health int,
 ) (*Manager, error) {

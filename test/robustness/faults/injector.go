@@ -32,7 +32,8 @@ type Injector struct {
 	busy  map[string]*sync.Mutex
 }
 
-// Run injects a plan, and returns when the last fault has ended. If the context ends, no further fault begins.
+// Run injects a plan, and returns when the last fault has ended. If the context ends, no further fault
+// begins.
 func (i *Injector) Run(ctx context.Context, plan []Step) {
 	begin := time.Now()
 	var all sync.WaitGroup

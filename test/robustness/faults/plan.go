@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Kinds of faults. Those of the network between a manager and the API server are in package proxy, and have the
-// same names here.
+// Kinds of faults. Those of the network between a manager and the API server are in package proxy, and have
+// the same names here.
 const (
 	// Kill ends a program at once; it is started again.
 	Kill = "kill"
@@ -17,7 +17,8 @@ const (
 	Restart = "restart"
 	// Clock starts a manager again, with a clock that differs from that of the machine.
 	Clock = "clock"
-	// Overlap pauses the leader for longer than its lease, and holds back what it has sent: two managers write.
+	// Overlap pauses the leader for longer than its lease, and holds back what it has sent: two managers
+	// write.
 	Overlap = "overlap"
 	// WebhookSlow and WebhookFails are what a webhook of somebody else does to creations and updates of pods.
 	WebhookSlow  = "webhook-slow"

@@ -21,8 +21,8 @@ import (
 	"github.com/afloat-project/afloat/test/robustness/cluster"
 )
 
-// Webhook is a webhook of somebody else, which is asked about each pod of the test. It allows everything, unless
-// a fault is injected.
+// Webhook is a webhook of somebody else, which is asked about each pod of the test. It allows everything,
+// unless a fault is injected.
 type Webhook struct {
 	server *http.Server
 	mutex  sync.Mutex

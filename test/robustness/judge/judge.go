@@ -15,8 +15,8 @@ type Finding struct {
 	Rule, Promise string
 	// Text says what happened, to which object.
 	Text, Object string
-	// Revision is the change that broke it, and By the process of the manager that made it. They are empty for
-	// rules about the end.
+	// Revision is the change that broke it, and By the process of the manager that made it. They are empty
+	// for rules about the end.
 	Revision int64
 	By       string
 	Time     time.Time
@@ -30,8 +30,8 @@ type Verdict struct {
 	Findings []Finding
 	// Checked says for each rule how often it was asked. A rule that was never asked shows nothing.
 	Checked map[string]int
-	// Voluntary is how often a manager took a pod out of service, and Overlaps how often a manager wrote a pod
-	// while another one had the lease.
+	// Voluntary is how often a manager took a pod out of service, and Overlaps how often a manager wrote a
+	// pod while another one had the lease.
 	Voluntary, Overlaps int
 }
 

@@ -92,7 +92,7 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 		"a pod too many is created": {&surge, func(s *story, violate bool) {
 			clones(s)
 			if !violate {
-				s.pod(pod{kind: "CloneSet", workload: "web", name: "web-2", phase: "Failed"})
+				s.pod(pod{kind: "CloneSet", workload: "web", name: "web-2", node: "n2", revision: "web-r1", phase: "Failed"})
 			}
 			s.by("a.1", func() { s.pod(clone(3)) })
 		}},

@@ -83,8 +83,8 @@ func (s *spec) replicas() int {
 
 // limits are what a workload's rollout must keep to.
 type limits struct {
-	// available is how many pods must be in service, most how many there may be, updated how many may be of the
-	// new revision, and partition from which ordinal on.
+	// available is how many pods must be in service, most how many there may be, updated how many may be of
+	// the new revision, and partition from which ordinal on.
 	replicas, available, most, updated, partition int
 }
 

@@ -44,7 +44,8 @@ func (p *Proxy) answered(response *http.Response) error {
 	return nil
 }
 
-// revision returns the resource version of the object in an answer, in JSON or in protobuf, or 0 if it has none.
+// revision returns the resource version of the object in an answer, in JSON or in protobuf, or 0 if it has
+// none.
 func revision(body []byte) int64 {
 	var object metav1.Object
 	if bytes.HasPrefix(body, []byte("{")) {

@@ -1,5 +1,5 @@
-// Package record has what is recorded of a run: each change of an object, each write that a manager sent, each
-// fault, and each phase. A record is a file of JSON lines, which can be judged again at any time.
+// Package record has what is recorded of a run: each change of an object, each write that a manager sent,
+// each fault, and each phase. A record is a file of JSON lines, which can be judged again at any time.
 package record
 
 import (

@@ -55,8 +55,8 @@ completionPolicy: {type: Always}
 	}
 }
 
-// FinishPods plays what the simulated nodes do not: pods of jobs come to their end. It returns when the context
-// ends.
+// FinishPods plays what the simulated nodes do not: pods of jobs come to their end. It returns when the
+// context ends.
 func (r *Rollouts) FinishPods(ctx context.Context) {
 	all := r.cluster.Kube.CoreV1().Pods(Namespace)
 	// What fails is tried again a second later.

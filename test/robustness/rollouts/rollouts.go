@@ -88,8 +88,8 @@ func (r *Rollouts) client(w workload) dynamic.ResourceInterface {
 	return all.Namespace(Namespace)
 }
 
-// again does something until it succeeds, as users do who see an error. It returns an error only if the context
-// ends, and then the last one.
+// again does something until it succeeds, as users do who see an error. It returns an error only if the
+// context ends, and then the last one.
 func (r *Rollouts) again(ctx context.Context, what string, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
