@@ -175,7 +175,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		ctx = context.WithoutCancel(ctx)
+		var cancel context.CancelFunc
+		// Without a deadline the reverse proxy would find out by itself that the manager has gone away.
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+		defer cancel()
 	}
 	r = r.WithContext(ctx)
 	then := untouched
