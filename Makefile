@@ -138,6 +138,10 @@ tenants: $(cluster) ## Play attacks of one tenant on the manager while another o
 	EVERY_ATTACK=1 TENANTS_REPORT=$(CURDIR)/docs/quality/tenants.md KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" \
 	  go test -tags integration -count=1 -v -timeout 60m $(if $(RUN),-run "$(RUN)") ./test/integration/tenants/...
 
+.PHONY: robustness
+robustness: build $(cluster) ## Rollouts of all kinds while faults are injected, recorded and judged: TIME=1h, SEED= repeats a choice; needs root
+	@test/robustness/robustness.sh
+
 ##: Local cluster
 
 $(cluster): $(shell find test/cluster -type f 2>/dev/null)

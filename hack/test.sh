@@ -125,6 +125,7 @@ small() {
   part "documentation: links, and the site" documentation
   part "page of kubectl afloat dashboard" $make test-dashboard
   part "local cluster" module test/cluster test/cluster/csi
+  part "judge of robustness" module test/robustness
   part "what a release is made of" module hack/release
   part "alerts, dashboards and GitOps" module test/monitoring
   part "integration tests against a real API server" $make test-integration

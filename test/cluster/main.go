@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(),
-		registryCommand(), runCommand(), versionsCommand())
+		registryCommand(), runCommand(), execCommand(), startCommand(), versionsCommand())
 	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig",
 		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
 	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent",

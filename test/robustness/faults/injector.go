@@ -1,0 +1,231 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/afloat-project/afloat/test/robustness/cluster"
+	"github.com/afloat-project/afloat/test/robustness/proxy"
+	"github.com/afloat-project/afloat/test/robustness/record"
+)
+
+// Pods hits pods as users and drains do.
+type Pods interface {
+	// Delete deletes a pod, Evict asks for its eviction. The number chooses it among those of the moment.
+	Delete(ctx context.Context, choice uint64) error
+	Evict(ctx context.Context, choice uint64) error
+}
+
+// Injector injects faults.
+type Injector struct {
+	Cluster  *cluster.Cluster
+	Managers []*cluster.Manager
+	Webhook  *Webhook
+	Pods     Pods
+	Record   *record.Writer
+
+	mutex sync.Mutex
+	busy  map[string]*sync.Mutex
+}
+
+// Run injects a plan, and returns when the last fault has ended. If the context ends, no further fault
+// begins.
+func (i *Injector) Run(ctx context.Context, plan []Step) {
+	begin := time.Now()
+	var all sync.WaitGroup
+	for number, step := range plan {
+		if !until(ctx, begin.Add(step.At)) {
+			break
+		}
+		all.Go(func() { i.inject(context.WithoutCancel(ctx), ctx.Done(), number+1, step) })
+	}
+	all.Wait()
+}
+
+// until waits for a time, and returns false if the context ends before.
+func until(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// last waits for as long as a fault lasts, or until the run is interrupted.
+func last(length time.Duration, done <-chan struct{}) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-done:
+	}
+}
+
+func (i *Injector) lock(target string) *sync.Mutex {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if i.busy == nil {
+		i.busy = map[string]*sync.Mutex{}
+	}
+	if i.busy[target] == nil {
+		i.busy[target] = &sync.Mutex{}
+	}
+	return i.busy[target]
+}
+
+// inject injects one fault, and records it when it has ended.
+func (i *Injector) inject(ctx context.Context, done <-chan struct{}, number int, s Step) {
+	if s.Target == leader {
+		s.Target = i.leader().Name
+	}
+	// A program that is being started again cannot be hit by another fault of programs.
+	process := map[string]bool{Kill: true, Pause: true, Restart: true, Clock: true, Overlap: true}[s.Kind]
+	if process {
+		lock := i.lock(s.Target)
+		lock.Lock()
+		defer lock.Unlock()
+	}
+
+	f := record.Fault{Number: number, Kind: s.Kind, Target: s.Target, Begin: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	err := i.play(ctx, done, s)
+	f.End = time.Now()
+	if err != nil {
+		f.Error = err.Error()
+		log.Printf("Fault %d, %s of %s: %v", number, s.Kind, s.Target, err)
+	}
+	i.Record.Write(record.Line{Fault: &f})
+}
+
+// leader returns the manager that wrote the lock last.
+func (i *Injector) leader() *cluster.Manager {
+	found := i.Managers[0]
+	for _, m := range i.Managers {
+		if m.Proxy.Renewed().After(found.Proxy.Renewed()) {
+			found = m
+		}
+	}
+	return found
+}
+
+func (i *Injector) manager(name string) *cluster.Manager {
+	for _, m := range i.Managers {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) error {
+	switch s.Kind {
+	case WebhookSlow, WebhookFails:
+		defer i.Webhook.inject(s.Kind)()
+		last(s.Length, done)
+		return nil
+	case DeletePod:
+		return i.Pods.Delete(ctx, s.Choice)
+	case EvictPod:
+		return i.Pods.Evict(ctx, s.Choice)
+	}
+	if m := i.manager(s.Target); m != nil {
+		return i.playManager(ctx, done, m, s)
+	}
+	return i.playProgram(ctx, done, s)
+}
+
+func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *cluster.Manager, s Step) error {
+	switch s.Kind {
+	case Kill, Restart, Clock:
+		signal, shift := syscall.SIGKILL, time.Duration(0)
+		if s.Kind == Restart {
+			signal = syscall.SIGTERM
+		}
+		if s.Kind == Clock {
+			shift = s.Delay
+		}
+		if err := m.Stop(ctx, signal); err != nil {
+			return err
+		}
+		last(s.Length, done)
+		return m.Start(shift)
+	case Pause:
+		return pause(m.Signal, s.Length, done)
+	case Overlap:
+		release := m.Proxy.Inject(&proxy.Fault{Kind: proxy.HoldWrites})
+		defer release()
+		// What it is about to write is held back before it is paused.
+		last(time.Second, done)
+		if err := pause(m.Signal, s.Length, done); err != nil {
+			return err
+		}
+		last(3*time.Second, done)
+		return nil
+	default:
+		defer m.Proxy.Inject(&proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay})()
+		last(s.Length, done)
+		return nil
+	}
+}
+
+func pause(signal func(syscall.Signal) error, length time.Duration, done <-chan struct{}) error {
+	if err := signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	last(length, done)
+	return signal(syscall.SIGCONT)
+}
+
+func (i *Injector) playProgram(ctx context.Context, done <-chan struct{}, s Step) error {
+	if s.Kind == Pause {
+		return pause(func(signal syscall.Signal) error { return i.Cluster.Signal(s.Target, signal) }, s.Length, done)
+	}
+	if err := i.Cluster.Signal(s.Target, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := i.Cluster.Gone(ctx, s.Target); err != nil {
+		return err
+	}
+	last(s.Length, done)
+	if err := i.Cluster.Start(ctx, s.Target); err != nil {
+		return err
+	}
+	if err := i.Cluster.Ready(ctx); err != nil {
+		return fmt.Errorf("after %s was started again: %w", s.Target, err)
+	}
+	return nil
+}
+
+// Revive starts managers that have ended by themselves, as a kubelet would, until the context ends. A manager
+// ends when it loses its lease.
+func (i *Injector) Revive(ctx context.Context) {
+	for _, m := range i.Managers {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-m.Ended():
+				}
+				lock := i.lock(m.Name)
+				lock.Lock()
+				select {
+				case <-m.Ended(): // nobody else has started it
+					if err := m.Start(0); err != nil {
+						log.Printf("Manager %s: %v", m.Name, err)
+					}
+				default:
+				}
+				lock.Unlock()
+			}
+		}()
+	}
+}

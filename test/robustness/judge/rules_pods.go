@@ -1,0 +1,255 @@
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// node returns the node that a pod is on, or that it is made for.
+func node(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, field := range term.MatchFields {
+				if field.Key == "metadata.name" && len(field.Values) == 1 {
+					return field.Values[0]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// onePodPerNode holds even if two managers write (decision 0026), without a surge.
+var onePodPerNode = rule{
+	name:    "one pod per node",
+	promise: "a DaemonSet has one pod on a node, and one more with a surge; a BroadcastJob has one that has not failed",
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.before != nil {
+			return false, ""
+		}
+		w, at := s.workload(c.after), node(c.after.pod)
+		if w == nil || at == "" || w.resource != "daemonsets" && w.resource != "broadcastjobs" {
+			return false, ""
+		}
+		most := 1
+		if w.resource == "daemonsets" && share(w.spec.UpdateStrategy.RollingUpdate.MaxSurge, s.nodes(), 0, true) > 0 {
+			most = 2
+		}
+		there := 0
+		for _, pod := range s.pods[w.UID] {
+			if node(pod.pod) == at && pod.pod.Status.Phase != corev1.PodFailed {
+				there++
+			}
+		}
+		if there > most {
+			return true, fmt.Sprintf("node %s has %d pods of %s", at, there, w.key)
+		}
+		return true, ""
+	},
+}
+
+// instances are the names of CloneSets for their pods.
+var instances = rule{
+	name:    "instance IDs",
+	promise: "no two pods of a CloneSet have the same instance ID",
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.before != nil || c.after.Labels[pub.CloneSetInstanceID] == "" {
+			return false, ""
+		}
+		for _, pod := range s.pods[c.after.owner()] {
+			if pod.key != c.after.key && active(pod) &&
+				pod.Labels[pub.CloneSetInstanceID] == c.after.Labels[pub.CloneSetInstanceID] {
+				return true, fmt.Sprintf("%s has it, too", pod.key)
+			}
+		}
+		return true, ""
+	},
+}
+
+// inPlace is what updates in place are for.
+var inPlace = rule{
+	name:    "in place",
+	promise: "a pod keeps its UID, node and address, and containers whose image stays are not restarted",
+	check: func(_ *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.before == nil || c.after == nil {
+			return false, ""
+		}
+		a, b := c.before.pod, c.after.pod
+		switch {
+		case c.before.UID != c.after.UID:
+			return true, fmt.Sprintf("the UID was %s, and is %s", c.before.UID, c.after.UID)
+		case a.Spec.NodeName != "" && a.Spec.NodeName != b.Spec.NodeName:
+			return true, fmt.Sprintf("the node was %s, and is %s", a.Spec.NodeName, b.Spec.NodeName)
+		case a.Status.PodIP != "" && a.Status.PodIP != b.Status.PodIP:
+			return true, fmt.Sprintf("the address was %s, and is %s", a.Status.PodIP, b.Status.PodIP)
+		}
+		was := map[string]corev1.ContainerStatus{}
+		for _, status := range a.Status.ContainerStatuses {
+			was[status.Name] = status
+		}
+		for _, status := range b.Status.ContainerStatuses {
+			old, ok := was[status.Name]
+			if ok && old.ContainerID != "" && old.ContainerID != status.ContainerID && old.Image == status.Image {
+				return true, fmt.Sprintf("container %s was restarted with the image %s that it had", status.Name, old.Image)
+			}
+		}
+		return true, ""
+	},
+}
+
+// outOfService is the first of the three writes of an update in place (decision 0005).
+var outOfService = rule{
+	name:    "out of service first",
+	promise: "the image of a container of the workload changes only while the pod is out of service",
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.by == "" || c.before == nil || c.after == nil || s.workload(c.after) == nil {
+			return false, ""
+		}
+		for i, container := range c.before.pod.Spec.Containers {
+			if container.Name != "main" || len(c.after.pod.Spec.Containers) <= i ||
+				c.after.pod.Spec.Containers[i].Image == container.Image {
+				continue
+			}
+			if serving(c.before) {
+				return true, fmt.Sprintf("the image of %s changes from %s to %s while the pod serves", container.Name,
+					container.Image, c.after.pod.Spec.Containers[i].Image)
+			}
+			return true, ""
+		}
+		return false, ""
+	},
+}
+
+// selects reports whether a selector selects an object.
+func selects(selector *metav1.LabelSelector, o *object) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && selector != nil && s.Matches(labels.Set(o.Labels))
+}
+
+// images returns the image of a container of a pod by its spec, and the one that runs.
+func images(pod *corev1.Pod, name string) (string, string) {
+	var wanted, runs string
+	for _, c := range pod.Spec.Containers {
+		if c.Name == name {
+			wanted = c.Image
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == name {
+			runs = c.Image
+		}
+	}
+	return wanted, runs
+}
+
+// sidecars is the budget of SidecarSets.
+var sidecars = rule{
+	name:    "sidecars",
+	promise: "a manager changes sidecars of at most maxUnavailable pods at a time",
+	overlap: true,
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.by == "" || !active(c.before) || c.after == nil {
+			return false, ""
+		}
+		for k, set := range s.objects {
+			if k.resource != "sidecarsets" || !selects(set.spec.Selector, c.after) {
+				continue
+			}
+			for _, container := range set.spec.Containers {
+				was, runs := images(c.before.pod, container.Name)
+				is, _ := images(c.after.pod, container.Name)
+				if was == is || was == "" || was != runs {
+					continue // a pod that is being changed already may be changed again
+				}
+				most, changing := 0, 0
+				for _, sp := range s.specs(set) {
+					most = max(most, share(sp.UpdateStrategy.MaxUnavailable, set.status.MatchedPods, 1, true))
+				}
+				for _, pod := range s.objects {
+					if pod.pod == nil || !active(pod) || !selects(set.spec.Selector, pod) {
+						continue
+					}
+					if wanted, runs := images(pod.pod, container.Name); runs != "" && wanted != runs {
+						changing++
+					}
+				}
+				if changing > most {
+					return true, fmt.Sprintf("%d pods of %s are being changed, and %d may be", changing, k, most)
+				}
+				return true, ""
+			}
+		}
+		return false, ""
+	},
+}
+
+// parallelism is the limit of BroadcastJobs.
+var parallelism = rule{
+	name:    "parallelism",
+	promise: "a BroadcastJob has at most as many active pods as its parallelism says",
+	overlap: true,
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.before != nil {
+			return false, ""
+		}
+		w := s.workload(c.after)
+		if w == nil || w.resource != "broadcastjobs" {
+			return false, ""
+		}
+		if there, most := s.active(w), share(w.spec.Parallelism, s.nodes(), s.nodes(), true); there > most {
+			return true, fmt.Sprintf("%s has %d active pods, and may have %d", w.key, there, most)
+		}
+		return true, ""
+	},
+}
+
+// placement returns the WorkloadSpread and the subset of a pod.
+func placement(o *object) (string, string) {
+	var p struct{ Name, Subset string }
+	if o == nil || json.Unmarshal([]byte(o.Annotations[pub.MatchedWorkloadSpread]), &p) != nil {
+		return "", ""
+	}
+	return p.Name, p.Subset
+}
+
+// quota is that of WorkloadSpreads. It holds with any number of managers (decision 0018).
+var quota = rule{
+	name:    "quota",
+	promise: "a subset of a WorkloadSpread has at most maxReplicas pods",
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.before != nil {
+			return false, ""
+		}
+		name, subset := placement(c.after)
+		spread := s.objects[key{"workloadspreads", c.Namespace, name}]
+		if spread == nil {
+			return false, ""
+		}
+		for _, of := range spread.spec.Subsets {
+			if of.Name != subset || of.MaxReplicas == nil {
+				continue
+			}
+			there := 0
+			for _, pod := range s.pods[c.after.owner()] {
+				if n, in := placement(pod); n == name && in == subset && active(pod) {
+					there++
+				}
+			}
+			if most := share(of.MaxReplicas, there, there, true); there > most {
+				return true, fmt.Sprintf("subset %s has %d pods, and may have %d", subset, there, most)
+			}
+			return true, ""
+		}
+		return false, ""
+	},
+}

@@ -1,0 +1,240 @@
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/test/robustness/record"
+)
+
+// Lag is for how long a manager may not know of a change of somebody else.
+const Lag = 45 * time.Second
+
+// key names an object.
+type key struct{ resource, namespace, name string }
+
+func (k key) String() string {
+	if k.namespace == "" {
+		return k.resource + " " + k.name
+	}
+	return k.resource + " " + k.namespace + "/" + k.name
+}
+
+// object is an object at one revision.
+type object struct {
+	key
+	revision int64
+	metav1.ObjectMeta
+	pod   *corev1.Pod
+	claim *corev1.PersistentVolumeClaim
+	// spec and status are those of objects of ours, with what rules need to know.
+	spec   spec
+	status status
+	// number is the number of a ControllerRevision, holder the holder of a lease.
+	number int64
+	holder string
+}
+
+// change is a change with the object before and after it; nil is none.
+type change struct {
+	record.Change
+	before, after *object
+	// by is the process of a manager that made the change, or empty if it was somebody else.
+	by string
+}
+
+// key names the object of the change.
+func (c *change) key() key { return key{c.Resource, c.Namespace, c.Name} }
+
+// lost is when a pod of a workload was taken out of service by somebody other than a manager.
+type lost struct {
+	owner types.UID
+	pod   key
+	at    time.Time
+}
+
+// state is what is stored at a revision.
+type state struct {
+	now     time.Time
+	objects map[key]*object
+	// pods are the pods of each workload.
+	pods map[types.UID]map[key]*object
+	// history has for each workload the specs that held within the last Lag, the present one last.
+	history map[key][]past
+	lost    []lost
+	// holder is the process of the manager that has the lease. overlapped is when another one last wrote.
+	holder     string
+	overlapped time.Time
+}
+
+// past is a spec that held until a time.
+type past struct {
+	spec  spec
+	until time.Time
+}
+
+func newState() *state {
+	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, history: map[key][]past{}}
+}
+
+// parse reads an object. Fields that no rule needs are left out.
+func parse(c *record.Change) (*object, error) {
+	if len(c.Object) == 0 {
+		return nil, nil
+	}
+	o := &object{key: key{c.Resource, c.Namespace, c.Name}, revision: c.Revision}
+	var part struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Revision int64             `json:"revision"`
+	}
+	if err := json.Unmarshal(c.Object, &part); err != nil {
+		return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+	}
+	o.ObjectMeta, o.number = part.Metadata, part.Revision
+
+	var into any
+	switch c.Resource {
+	case "pods":
+		o.pod = &corev1.Pod{}
+		into = o.pod
+	case "persistentvolumeclaims":
+		o.claim = &corev1.PersistentVolumeClaim{}
+		into = o.claim
+	case "leases":
+		var lease struct {
+			Spec struct {
+				HolderIdentity string `json:"holderIdentity"`
+			} `json:"spec"`
+		}
+		if err := json.Unmarshal(c.Object, &lease); err != nil {
+			return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+		}
+		o.holder = lease.Spec.HolderIdentity
+		return o, nil
+	case "nodes", "controllerrevisions":
+		return o, nil
+	default:
+		into = &struct {
+			Spec   *spec   `json:"spec"`
+			Status *status `json:"status"`
+		}{&o.spec, &o.status}
+	}
+	if err := json.Unmarshal(c.Object, into); err != nil {
+		return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+	}
+
+	return o, nil
+}
+
+// owner returns the UID of what controls an object.
+func (o *object) owner() types.UID {
+	if o == nil {
+		return ""
+	}
+	if c := metav1.GetControllerOf(&o.ObjectMeta); c != nil {
+		return c.UID
+	}
+	return ""
+}
+
+// apply makes the change part of the state.
+func (s *state) apply(c *change) {
+	k := c.key()
+	if c.before != nil && c.before.pod != nil {
+		delete(s.pods[c.before.owner()], k)
+	}
+	if c.after == nil {
+		delete(s.objects, k)
+		return
+	}
+	s.objects[k] = c.after
+	if c.after.pod != nil {
+		of := c.after.owner()
+		if s.pods[of] == nil {
+			s.pods[of] = map[key]*object{}
+		}
+		s.pods[of][k] = c.after
+		return
+	}
+	if c.before != nil && c.before.Generation != c.after.Generation {
+		s.history[k] = append(s.history[k], past{c.before.spec, c.Time})
+	}
+}
+
+// specs returns the specs of a workload that a manager may still believe in, the present one last.
+func (s *state) specs(of *object) []spec {
+	var all []spec
+	for _, p := range s.history[of.key] {
+		if s.now.Sub(p.until) <= Lag {
+			all = append(all, p.spec)
+		}
+	}
+	return append(all, of.spec)
+}
+
+// workload returns the workload of a pod, or nil if it is not one of ours, or is gone.
+func (s *state) workload(pod *object) *object {
+	c := metav1.GetControllerOf(&pod.ObjectMeta)
+	if c == nil {
+		return nil
+	}
+	resource := map[string]string{"CloneSet": "clonesets", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets",
+		"BroadcastJob": "broadcastjobs"}[c.Kind]
+	found := s.objects[key{resource, pod.Namespace, c.Name}]
+	if found == nil || found.UID != c.UID {
+		return nil
+	}
+	return found
+}
+
+// lostOf returns how many pods others have taken from a workload, so recently that a manager may not know.
+func (s *state) lostOf(owner types.UID) int {
+	n := 0
+	for _, l := range s.lost {
+		if l.owner == owner && s.now.Sub(l.at) <= Lag {
+			n++
+		}
+	}
+	return n
+}
+
+// overlaps reports whether two managers have written of late.
+func (s *state) overlaps() bool { return !s.overlapped.IsZero() && s.now.Sub(s.overlapped) <= Lag }
+
+// active reports whether a pod runs, or will run, and is not going.
+func active(o *object) bool {
+	return o != nil && o.DeletionTimestamp == nil && o.pod.Status.Phase != corev1.PodSucceeded &&
+		o.pod.Status.Phase != corev1.PodFailed
+}
+
+func condition(pod *corev1.Pod, of corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == of {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// serving reports whether users have the pod: it is active, ready, and not taken out of service.
+func serving(o *object) bool {
+	if !active(o) || condition(o.pod, corev1.PodReady) != corev1.ConditionTrue {
+		return false
+	}
+	if gate := condition(o.pod, pub.InPlaceUpdateReady); gate != "" && gate != corev1.ConditionTrue {
+		return false
+	}
+	state := o.Labels[pub.LifecycleState]
+	return state == "" || state == string(pub.LifecycleStateNormal)
+}
+
+// leaves reports whether the change takes a pod out of service.
+func (c *change) leaves() bool {
+	return c.Resource == "pods" && serving(c.before) && !serving(c.after)
+}

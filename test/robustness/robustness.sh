@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Plays rollouts and faults on a cluster of its own, which is taken down afterwards, and judges the record. Called by
+# `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export CLUSTER=${ROBUSTNESS_CLUSTER:-afloat-robust} NODES=0 SIMULATED=4
+unset KUBECONFIG
+[[ $(id -u) == 0 ]] || { echo "make robustness needs root, for a network of its own" >&2; exit 2; }
+work=$(mktemp -d)
+cluster=$PWD/bin/afloat-cluster
+finish() {
+  "$cluster" down || true
+  rm -rf "$work"
+}
+trap finish EXIT
+# Copies: what runs must not change while others build.
+go -C test/robustness build -o "$work/robustness" .
+cp bin/manager "$work/manager"
+
+"$cluster" up
+KUBECONFIG=$("$cluster" kubeconfig)
+export KUBECONFIG
+kubectl=$(hack/kubectl.sh)
+apply() { "$kubectl" apply --server-side --force-conflicts "$@" >/dev/null; }
+apply -f config/manager/namespace.yaml
+apply -f config/manager/serviceaccount.yaml
+for part in crd rbac webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
+"$cluster" exec -- "$work/robustness" -time "${TIME:-1h}" -seed "${SEED:-0}" -tool "$cluster" -manager "$work/manager" \
+  ${CLOCKS:+-clocks} -out "$PWD/bin/robustness"
