@@ -45,14 +45,15 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
-// OPS-108 (part): one namespace leaves workers for others, and has a share if others have objects too.
+// OPS-108: one namespace leaves a quarter of the workers for others, and has a share if others have objects too.
+// Objects without a namespace have turns of their own. A single worker works for whoever has something.
 func TestNoNamespaceHasAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 8
 		queue := FairQueue(workers)("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		var lock sync.Mutex
 		running, ended := map[string]int{}, map[string]int{}
-		long := map[string]time.Duration{"a": time.Minute, "b": time.Minute, "c": time.Second}
+		long := map[string]time.Duration{"a": time.Minute, "b": time.Minute, "c": time.Second, "": time.Second}
 		var all sync.WaitGroup
 		for range workers {
 			all.Go(func() {
@@ -88,6 +89,10 @@ func TestNoNamespaceHasAllWorkers(t *testing.T) {
 			queue.Add(requestIn("a", i))
 		}
 		at(map[string]int{"a": 6})
+		queue.Add(requestIn("", 0))
+		queue.Add(requestIn("", 1))
+		at(map[string]int{"a": 6, "": 2})
+		time.Sleep(2 * time.Second)
 		queue.Add(requestIn("c", 0))
 		at(map[string]int{"a": 6, "c": 1})
 		time.Sleep(2 * time.Second)
@@ -106,6 +111,10 @@ func TestNoNamespaceHasAllWorkers(t *testing.T) {
 		queue.ShutDown()
 		all.Wait()
 	})
+	one := newTurns(1)
+	if one.Push(requestIn("a", 0)); one.Len() != 1 {
+		t.Errorf("requests for a single worker: got %d, want 1", one.Len())
+	}
 }
 
 // Whatever comes in whatever order, each request that was added gets a pass that begins later, no two passes of
