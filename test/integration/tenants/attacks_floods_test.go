@@ -42,7 +42,7 @@ func edits(ctx context.Context, m *tenant) error {
 	sets := make([]*unstructured.Unstructured, 16)
 	each(ctx, len(sets), 8, func(i int) { sets[i] = m.make(ctx, workload("CloneSet", m.namespace, fmt.Sprintf("edited-%d", i), 3)) })
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the time of the attack is over
 	}
 	m.again(ctx, len(sets), func(loop, i int) {
 		m.patches(ctx, sets[loop], fmt.Sprintf(`{"spec":{"replicas":%d,"template":{"metadata":{"annotations":{"example.com/edit":"%d"}}}}}`, 2+i%2, i))

@@ -139,7 +139,7 @@ func schedules(ctx context.Context, m *tenant) error {
 func (m *tenant) lasts(ctx context.Context, rollouts int) error {
 	err := m.w.victim.next(ctx, rollouts)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the time of the attack is over
 	}
 	return err
 }
