@@ -4,8 +4,8 @@
 // again and again. The API server is real, and the manager is a process with the rights, the memory limit and
 // the webhooks that are shipped. There is no kubelet.
 //
-// KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver. EVERY_ATTACK=1 also plays the attacks
-// that take long, and TENANTS_REPORT names the file to which the measured figures are written.
+// KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver. Attacks are played with EVERY_ATTACK=1 alone,
+// since they take long, and TENANTS_REPORT names the file to which the measured figures are written.
 package tenants
 
 import (
