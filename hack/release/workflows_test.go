@@ -155,8 +155,8 @@ func TestWhatSignsBuildsNothing(t *testing.T) {
 	}
 }
 
-// Newer versions are proposed for every module that is not a version of Kubernetes to test with, for the site
-// and for the workflows.
+// Newer versions are proposed for every module that is not a version of Kubernetes to test with, for what
+// npm installs and for the workflows.
 func TestEveryModuleIsKeptUpToDate(t *testing.T) {
 	var config struct {
 		Updates []struct {
@@ -174,7 +174,8 @@ func TestEveryModuleIsKeptUpToDate(t *testing.T) {
 			kept[update.Ecosystem+" "+directory] = true
 		}
 	}
-	wanted := []string{"npm /site", "github-actions /"}
+	ecosystems := map[string]string{"go.mod": "gomod", "package.json": "npm"}
+	wanted := []string{"github-actions /"}
 	if err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -182,8 +183,8 @@ func TestEveryModuleIsKeptUpToDate(t *testing.T) {
 		if entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "bin" || entry.Name() == ".git" || strings.HasSuffix(path, "test/cluster/kubernetes")) {
 			return filepath.SkipDir
 		}
-		if entry.Name() == "go.mod" {
-			wanted = append(wanted, "gomod /"+strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(path), "../.."), "/"))
+		if ecosystem := ecosystems[entry.Name()]; ecosystem != "" {
+			wanted = append(wanted, ecosystem+" /"+strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(path), "../.."), "/"))
 		}
 		return nil
 	}); err != nil {
