@@ -11,7 +11,7 @@ const FILES = { '/assets/app.js': 'text/javascript; charset=utf-8', '/assets/app
 export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...options } = {}) {
   const world = new World(options);
   const open = options.namespaces === false ? { ...session, namespaces: [] } : session;
-  const state = { conflict: false, streams: new Set() };
+  const state = { conflict: false, plan: undefined, streams: new Set() }; // a plan waits for the promise state.plan
 
   const stream = (req, res) => {
     res.writeHead(200, { 'Content-Type': 'application/x-ndjson', 'Content-Security-Policy': CSP, 'Cache-Control': 'no-store' });
@@ -132,7 +132,7 @@ export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...
       if (path === '/api/plan' && req.method === 'POST') {
         const { change } = await body(req);
         if (change.action === 'yaml' && !change.yaml.startsWith('apiVersion')) return fail(res, 422, 'The YAML has no apiVersion.');
-        await new Promise((r) => setTimeout(r, 150));
+        await state.plan;
         return json(res, { before: world.yaml(), after: world.yaml(change), generation: world.generation, ...(change.action === 'undo' && { toRevision: change.toRevision || 2 }), previews: [world.preview(change)] });
       }
       if (path === '/api/apply' && req.method === 'POST') return doApply(res, await body(req));

@@ -53,6 +53,8 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
   }
 
   const until = (page, f, arg) => page.waitForFunction(f, arg, { polling: 50 });
+  /** Waits until the focused tile has this place among all tiles. */
+  const place = (page, at) => until(page, (n) => Number(document.activeElement.getAttribute('aria-posinset')) === n, at);
 
   test('without a token the page says how to open it', async () => {
     const server = await serve({ pods: 3, rows: 2 });
@@ -75,7 +77,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
     await page.locator('.tbody [aria-rowindex="3002"]').waitFor();
     await page.getByRole('searchbox').fill('web');
     await until(page, () => document.querySelectorAll('.tbody .row').length === 1);
-    assert.match(page.url(), /\?q=web$/);
+    await page.waitForURL(/\?q=web$/);
     await page.reload();
     await until(page, () => document.querySelectorAll('.tbody .row').length === 1);
     await page.getByRole('searchbox').fill('');
@@ -86,7 +88,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
       const cells = [...document.querySelectorAll('.tbody .c-ns')];
       return cells.length > 0 && cells.every((c) => c.textContent === 'payments');
     });
-    assert.match(page.url(), /state=failed&namespace=payments/);
+    await page.waitForURL(/state=failed&namespace=payments/);
     await end();
   });
 
@@ -102,29 +104,28 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
 
     await page.getByRole('combobox', { name: 'Group by' }).selectOption('nothing');
     await page.locator('.tile').first().focus();
-    const place = () => page.evaluate(() => Number(document.activeElement.getAttribute('aria-posinset')));
     await page.keyboard.press('ArrowRight');
-    assert.equal(await place(), 2);
+    await place(page, 2);
     await page.keyboard.press('ArrowDown');
-    assert.ok((await place()) > 2);
+    await until(page, () => Number(document.activeElement.getAttribute('aria-posinset')) > 2);
     await page.keyboard.press('End');
-    assert.equal(await place(), 60);
+    await place(page, 60);
     await page.keyboard.press('Home');
-    assert.equal(await place(), 1);
+    await place(page, 1);
     assert.equal(await page.locator('.tile[tabindex="0"]').count(), 1);
     await page.keyboard.press('Enter');
     await page.getByRole('complementary', { name: /^Pod web-/ }).waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('complementary').waitFor({ state: 'detached' });
-    assert.equal(await place(), 1, 'the focus is on the tile again');
+    await place(page, 1); // the focus is on the tile again
 
     await page.getByRole('combobox', { name: 'Group by' }).selectOption('state');
     await page.locator('.tile').first().focus();
-    await page.waitForTimeout(1500);
+    await until(page, (n) => document.querySelectorAll('.tile[data-state="new"]').length > n + 3, await page.evaluate(seenNew));
     assert.ok(await page.evaluate(() => document.activeElement.matches('.tile')), 'the focus stays with a tile that moves');
     await page.locator('[data-legend="old"]').click();
     await until(page, () => document.querySelectorAll('.tile:not([data-state="old"])').length === 0);
-    assert.match(page.url(), /show=old/);
+    await page.waitForURL(/show=old/);
     await end();
   });
 
@@ -141,7 +142,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
     await page.locator('.tiles').evaluate((el) => (el.scrollTop = 0));
     await page.locator('.tile[aria-posinset="1"]').focus();
     await page.keyboard.press('End');
-    await until(page, () => document.activeElement.getAttribute('aria-posinset') === '5000');
+    await place(page, 5000);
     for (const by of ['node', 'revision', 'state', 'subset']) {
       await page.getByRole('combobox', { name: 'Group by' }).selectOption(by);
       await page.waitForTimeout(200);
@@ -153,17 +154,20 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
   test('an action shows its plan before it can be applied, and says what failed', async () => {
     const server = await serve({ pods: 30, rows: 1 });
     const { page, end } = await open(server, WEB);
+    let planned;
+    server.state.plan = new Promise((resolve) => (planned = resolve));
     await page.getByRole('button', { name: 'Pause' }).click();
     const dialog = page.getByRole('dialog');
     const apply = dialog.getByRole('button', { name: 'Apply' });
     assert.equal(await apply.isDisabled(), true, 'no apply before the plan');
+    planned();
     await dialog.locator('[data-test="plan"]').waitFor();
     await dialog.getByText('It does not end by itself.').waitFor();
     await dialog.getByText('paused: true').waitFor();
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
     assert.equal(server.world.paused, false);
-    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Pause');
+    await until(page, () => document.activeElement.textContent === 'Pause');
 
     await page.getByRole('button', { name: 'Pause' }).click();
     server.state.conflict = true;
@@ -219,7 +223,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
     const { page, end } = await open(server, '/');
     await page.getByRole('link', { name: 'mesh' }).click();
     await page.getByRole('heading', { level: 1, name: 'SidecarSet mesh' }).waitFor();
-    assert.match(page.url(), /\/workload\/sidecarsets\.apps\.kruise\.io\/-\/mesh$/);
+    await page.waitForURL(/\/workload\/sidecarsets\.apps\.kruise\.io\/-\/mesh$/);
     await page.goBack();
     await page.getByRole('heading', { level: 1, name: 'Workloads' }).waitFor();
     await end();
@@ -275,7 +279,7 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
     server.cut();
     await page.getByText('lost: trying again in').waitFor();
     await page.locator('.connection[data-state="connected"]').waitFor();
-    assert.equal(await page.locator('.tile').count(), 10);
+    await until(page, () => document.querySelectorAll('.tile').length === 10);
     await end();
   });
 
