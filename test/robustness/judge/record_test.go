@@ -83,8 +83,9 @@ func owner(kind, name string) string {
 
 // pod is a pod in service; its fields change what is usual.
 type pod struct {
-	kind, workload, name, node, revision, image, runs, id, phase, ready, container, going string
-	claim, labels, annotations                                                            string
+	kind, workload, name, node, revision, image, runs, id, phase, ready, going string
+	claim, labels, annotations                                                 string
+	restarts                                                                   int
 }
 
 // object returns the pod as JSON.
@@ -107,9 +108,9 @@ func (p pod) object() string {
 		"annotations":{%[8]s}},
 		"spec":{%[9]s"nodeName":%[10]q,"containers":[{"name":"main","image":%[11]q}]},
 		"status":{"phase":%[12]q,"podIP":"10.0.0.1","conditions":[{"type":"Ready","status":%[13]q}],
-		"containerStatuses":[{"name":"main","image":%[14]q,"containerID":%[15]q}]}}`,
+		"containerStatuses":[{"name":"main","image":%[14]q,"restartCount":%[15]d}]}}`,
 		p.name, going, owner(p.kind, p.workload), p.workload, p.revision, or(p.id, p.name), p.labels, p.annotations, claim,
-		or(p.node, "n0"), image, or(p.phase, "Running"), or(p.ready, "True"), or(p.runs, image), or(p.container, "c1"))
+		or(p.node, "n0"), image, or(p.phase, "Running"), or(p.ready, "True"), or(p.runs, image), p.restarts)
 }
 
 // pod stores a pod.

@@ -99,7 +99,7 @@ var inPlace = rule{
 		}
 		for _, status := range b.Status.ContainerStatuses {
 			old, ok := was[status.Name]
-			if ok && old.ContainerID != "" && old.ContainerID != status.ContainerID && old.Image == status.Image {
+			if ok && old.RestartCount < status.RestartCount && old.Image == status.Image {
 				return true, fmt.Sprintf("container %s was restarted with the image %s that it had", status.Name, old.Image)
 			}
 		}

@@ -159,7 +159,7 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 		"another container is restarted": {&inPlace, func(s *story, violate bool) {
 			s.pod(clone(0))
 			p := clone(0)
-			p.container = "c2"
+			p.restarts = 1
 			if !violate {
 				p.image = "app:2"
 			}

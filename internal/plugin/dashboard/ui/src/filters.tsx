@@ -1,3 +1,4 @@
+import { useEffect, useState } from 'preact/hooks';
 import type { Session } from './types';
 import type { Filter } from './rows';
 import { setQuery } from './route';
@@ -12,24 +13,31 @@ interface Props {
 
 const value = (e: Event) => (e.currentTarget as HTMLInputElement | HTMLSelectElement).value;
 
+const changeNamespace = (e: Event) => setQuery({ namespace: value(e).trim() });
+
+/** For users who may not list namespaces. What is being typed stays when the page is drawn anew. */
+function NamespaceField({ session, filter }: { session: Session; filter: Filter }) {
+  const [text, setText] = useState(filter.namespace);
+  useEffect(() => setText(filter.namespace), [filter.namespace]);
+  return (
+    <input
+      name="namespace"
+      placeholder={session.namespace ? `all, or one like ${session.namespace}` : 'all'}
+      value={text}
+      onInput={(e) => setText(value(e))}
+      onChange={changeNamespace}
+      spellcheck={false}
+      autocomplete="off"
+    />
+  );
+}
+
 function Namespace({ session, filter }: { session: Session | undefined; filter: Filter }) {
   const list = session?.namespaces ?? [];
-  const change = (e: Event) => setQuery({ namespace: value(e).trim() });
-  if (session && !list.length) {
-    return (
-      <input
-        name="namespace"
-        placeholder={session.namespace ? `all, or one like ${session.namespace}` : 'all'}
-        value={filter.namespace}
-        onChange={change}
-        spellcheck={false}
-        autocomplete="off"
-      />
-    );
-  }
+  if (session && !list.length) return <NamespaceField session={session} filter={filter} />;
   const known = !filter.namespace || list.includes(filter.namespace) ? list : [filter.namespace, ...list];
   return (
-    <select name="namespace" value={filter.namespace} onChange={change}>
+    <select name="namespace" value={filter.namespace} onChange={changeNamespace}>
       <option value="">all</option>
       {known.map((n) => (
         <option key={n} value={n}>

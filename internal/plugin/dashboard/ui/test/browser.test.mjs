@@ -202,11 +202,14 @@ describe('the page in a browser', { skip, timeout: 600000 }, () => {
   });
 
   test('without a list of namespaces there is a field, and what is forbidden is said', async () => {
-    const server = await serve({ pods: 3, rows: 20, namespaces: false });
+    const server = await serve({ pods: 60, rows: 20, namespaces: false });
     const { page, end } = await open(server, '/');
     await page.getByText('You may not list namespaces: choose one.').waitFor();
     const field = page.getByRole('textbox', { name: 'Namespace' });
     await field.fill('payments');
+    const before = await page.locator('.tbody').textContent();
+    await until(page, (text) => document.querySelector('.tbody').textContent !== text, before);
+    assert.equal(await field.inputValue(), 'payments', 'what is typed stays while rows change');
     await page.keyboard.press('Enter');
     await until(page, () => {
       const cells = [...document.querySelectorAll('.tbody .c-ns')];
