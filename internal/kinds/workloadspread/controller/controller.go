@@ -167,9 +167,10 @@ func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	}
 }
 
-// Delete implements handler.EventHandler.
+// Delete implements handler.EventHandler. A pod in no subset may have been the last one of its version, whose
+// list goes with it.
 func (h *podEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
-	h.enqueue(ctx, q, e.Object, false)
+	h.enqueue(ctx, q, e.Object, true)
 }
 
 // Generic implements handler.EventHandler.

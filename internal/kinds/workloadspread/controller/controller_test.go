@@ -105,10 +105,10 @@ func TestPodEvents(t *testing.T) {
 			h.Delete(t.Context(), event.DeleteEvent{Object: workloadspreadtest.Pod("p",
 				workloadspreadtest.In("a"))}, q)
 		}, []string{"default/ws"}},
-		"another pod goes": {func(q *requested) {
+		"a pod of a target goes that was in no subset": {func(q *requested) {
 			h.Delete(t.Context(), event.DeleteEvent{Object: workloadspreadtest.Pod("p")},
 				q)
-		}, nil},
+		}, []string{"default/custom", "default/ws"}},
 		"a placed pod ends (WS-107)": {update(workloadspreadtest.Pod("p", workloadspreadtest.In("a")),
 			workloadspreadtest.Pod("p", workloadspreadtest.In("a"), workloadspreadtest.Phase(corev1.PodSucceeded))),
 			[]string{"default/ws"}},
