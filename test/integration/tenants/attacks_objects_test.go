@@ -22,11 +22,11 @@ import (
 
 // objectAttacks are about what an object claims to be: whose it is, whom it selects, and whether it goes.
 var objectAttacks = []attack{
-	{name: "rights", quick: true, least: 0, run: beyondRights, check: refused,
+	{name: "rights", least: 0, run: beyondRights, check: refused,
 		does: "writes what role `edit` may not: SidecarSets, NodeImages, NodePodProbes, ResourceDistributions, EphemeralJobs, ControllerRevisions, each status, and everything in the namespace of the other tenant"},
-	{name: "foreign-owners", quick: true, least: 200, run: foreignOwners,
+	{name: "foreign-owners", least: 200, run: foreignOwners,
 		does: "150 pods and 100 claims and jobs of images whose owner is the CloneSet of the other tenant, or a SidecarSet, a node or a Deployment that does not exist"},
-	{name: "selectors", quick: true, least: 10, run: selectsEverything,
+	{name: "selectors", least: 10, run: selectsEverything,
 		does: "one object of each kind that selects all pods, or names the CloneSet of the other tenant; budgets that allow nothing"},
 	{name: "adoption", least: 150, run: adoption,
 		does: "50 CloneSets and 10 DaemonSets with the same selector, and 100 pods without an owner that all of them select"},

@@ -41,7 +41,7 @@ var valueAttacks = []attack{
 		does: "4 loops that write the state of the life cycle and of updates in place into 40 pods, by hand, with images and revisions that do not exist, while their CloneSet is updated"},
 	{name: "revisions", least: 1, run: handWrittenRevisions,
 		does: "60 ControllerRevisions of a CloneSet with 1 MB each of deep or wrong JSON and the largest numbers, written by an administrator, as role `edit` may not"},
-	{name: "texts", quick: true, least: 13, run: hostileTexts,
+	{name: "texts", least: 13, run: hostileTexts,
 		does: "control characters, terminal escapes, invalid UTF-8 and 20 KiB of text where messages, events and the log repeat it"},
 }
 

@@ -81,9 +81,6 @@ func (w *world) startManager() *manager {
 	m.command = exec.CommandContext(context.Background(), binary, append(slices.Clone(shipped.Args), "--kubeconfig", write(w.t, "kubeconfig", access), //nolint:gosec // it is built here
 		fmt.Sprintf("--metrics-addr=127.0.0.1:%d", metrics), fmt.Sprintf("--health-probe-addr=127.0.0.1:%d", probes),
 		"--shutdown-delay-duration=0s", "--protection-log-path="+dir)...)
-	if !w.all { // beside other tests the API server may answer too late to keep a lead
-		m.command.Args = append(m.command.Args, "--enable-leader-election=false")
-	}
 	m.command.Env = append(os.Environ(), "POD_NAMESPACE=kruise-system", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs",
 		"WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"), fmt.Sprintf("WEBHOOK_PORT=%d", port), "GOMEMLIMIT="+shipped.Env[i].Value)
 	log, err := os.Create(m.log)

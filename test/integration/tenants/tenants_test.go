@@ -16,8 +16,6 @@ type attack struct {
 	name string
 	// does is a sentence for the report.
 	does string
-	// quick attacks are played by make test.
-	quick bool
 	// run makes the attack and returns, or calls again, which goes on until the context has ended.
 	run func(ctx context.Context, m *tenant) error
 	// least is how many requests must be accepted, at the least: otherwise the attack did not happen.
@@ -49,12 +47,9 @@ const rounds = 2
 // (OPS-066 (part)).
 func TestTenants(t *testing.T) {
 	w := start(t)
-	results := []result{w.play(attack{name: "rest", does: "nothing: what the others are compared with", quick: true,
+	results := []result{w.play(attack{name: "rest", does: "nothing: what the others are compared with",
 		run: func(ctx context.Context, m *tenant) error { return m.lasts(ctx, 3*rounds) }})}
 	for _, a := range slices.Concat(floodAttacks, valueAttacks, numberAttacks, objectAttacks) {
-		if !w.all && !a.quick {
-			continue
-		}
 		failed := !t.Run(a.name, func(t *testing.T) {
 			inner := *w
 			inner.t = t
@@ -79,9 +74,7 @@ func (w *world) play(a attack) result {
 	w.t.Helper()
 	ctx := w.t.Context()
 	m := w.newTenant("hostile-" + a.name)
-	if w.all {
-		w.manager.calms(w.t)
-	}
+	w.manager.calms(w.t)
 	w.manager.resetPeak()
 	before, err := w.manager.usage(ctx)
 	if err != nil {
@@ -93,10 +86,7 @@ func (w *world) play(a attack) result {
 	defer end()
 	ran := make(chan error, 1)
 	go func() { ran <- a.run(attacking, m) }()
-	measured, loops := 1, false
-	if w.all {
-		measured = rounds
-	}
+	measured, loops := rounds, false
 	select {
 	case err = <-ran:
 	case <-m.looping:

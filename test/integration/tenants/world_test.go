@@ -56,8 +56,6 @@ type world struct {
 	// shipped is the manager's Deployment, from which its flags and limits are taken.
 	shipped *appsv1.Deployment
 	audit   *audit
-	// all is whether all attacks are played, and measured for longer.
-	all     bool
 	manager *manager
 	victim  *victim
 }
@@ -68,7 +66,7 @@ func start(t *testing.T) *world {
 	if os.Getenv("EVERY_ATTACK") == "" {
 		t.Skip("these attacks take twenty minutes: make tenants")
 	}
-	w := &world{t: t, env: &envtest.Environment{}, all: true}
+	w := &world{t: t, env: &envtest.Environment{}}
 	var err error
 	if w.audit, err = newAudit(t.TempDir(), w.env); err != nil {
 		t.Fatal(err)
