@@ -83,7 +83,7 @@ simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints it
 
 .PHONY: test-integration
 test-integration: $(cluster) ## Tests against a real API server
-	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test $(if $(VERBOSE),-v) -p 4 -tags integration -count=1 -timeout 20m ./test/integration/... ./cmd/manager/...
+	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test $(if $(VERBOSE),-v) -p 2 -tags integration -count=1 -timeout 20m ./test/integration/... ./cmd/manager/...
 
 .PHONY: test-takeover
 test-takeover: $(cluster) ## Takeovers from what each release of OpenKruise installs, interrupted at every step and twice at once, against a real API server

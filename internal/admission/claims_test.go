@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -136,6 +137,7 @@ func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 	if *looks != 1 {
 		t.Errorf("namespaces looked up: got %d, want 1", *looks)
 	}
+	begin := time.Now()
 	for i := range 500 {
 		if answer := post(t, handlers, forged(t, fmt.Sprintf("nowhere-%d", i), "x")); !answer.Allowed {
 			t.Fatalf("admission in namespace nowhere-%d: %+v", i, answer.Result)
@@ -146,8 +148,9 @@ func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 	if len(by.expressions) != 2 {
 		t.Errorf("announced: got %d, want 2", len(by.expressions))
 	}
-	if *looks > 100 {
-		t.Errorf("namespaces looked up: got %d, want %d at most", *looks, 100)
+	// Fifty at once, and ten a second, for as long as this took.
+	if most := 51 + int(10*time.Since(begin).Seconds()); *looks > most {
+		t.Errorf("namespaces looked up: got %d, want %d at most", *looks, most)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
 	m := newMemoryLimiter()
 	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 50 {
 		body, send := io.Pipe()

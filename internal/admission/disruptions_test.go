@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
 // decided gives the same decision to all requests.
@@ -68,6 +71,45 @@ func TestDisruptionsThatAreNotAllowedAreRefused(t *testing.T) {
 						user.Username, by.Operation, told, answer.Result, answer.Result.Details, code, decision.Reason, seconds)
 				}
 			}
+		}
+	}
+}
+
+// fails decides nothing, for a reason.
+type fails struct {
+	decided
+	err error
+}
+
+func (f fails) Book(_ context.Context, request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error) {
+	if request.DryRun { // what is asked before an eviction is booked
+		return podunavailablebudgetcontroller.Answer{}, nil
+	}
+	return podunavailablebudgetcontroller.Answer{}, f.err
+}
+
+// PUB-092 (part): an eviction that is not booked in time, as many at once are not, is told to come later, so
+// that a drain does not abort. Any other failure stays one, and so does that of another operation.
+func TestDisruptionsThatAreNotBookedInTime(t *testing.T) {
+	const old = `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`
+	for _, tt := range []struct {
+		by   admissionapi.AdmissionRequest
+		err  error
+		code int32
+	}{
+		{admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(old)}}, booking.ErrNotBooked, http.StatusTooManyRequests},
+		{admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(old)}}, booking.ErrBusy, http.StatusTooManyRequests},
+		{admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(old)}}, errors.New("no rights"), http.StatusInternalServerError},
+		{admissionapi.AdmissionRequest{Operation: admissionapi.Delete, OldObject: runtime.RawExtension{Raw: []byte(old)}}, booking.ErrNotBooked, http.StatusInternalServerError},
+	} {
+		budgets := &pod.Budgets{Guard: fails{err: fmt.Errorf("PodUnavailableBudget web: %w", tt.err)}, Tell: func(*pod.Disruption, string) {},
+			Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()}
+		tt.by.Name, tt.by.Namespace = "p", "d"
+		answer := validatePod(pod.NewDisruptions(budgets.Check()), &podReader{}, func(string) bool { return true })(t.Context(),
+			admission.Request{AdmissionRequest: tt.by})
+		later := answer.Result.Details != nil && answer.Result.Details.RetryAfterSeconds > 0
+		if answer.Allowed || answer.Result.Code != tt.code || later != (tt.code == http.StatusTooManyRequests) {
+			t.Errorf("%s %s, %v: got %+v, want code %d", tt.by.Operation, tt.by.SubResource, tt.err, answer.Result, tt.code)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
 // +kubebuilder:rbac:groups=policy,roleName=kruise-manager-budget-role,resources=poddisruptionbudgets,verbs=get;list;watch
@@ -98,6 +100,9 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		return nil
 	}
 
+	if d.By == policyv1beta1.Evict && (errors.Is(err, booking.ErrNotBooked) || errors.Is(err, booking.ErrBusy)) {
+		return &Refused{Message: err.Error(), Pending: true} // a drain of many pods comes again, and does not abort
+	}
 	if err != nil {
 		return &InternalError{err}
 	}
