@@ -187,7 +187,7 @@ func besiege(t *testing.T) *besieged {
 		protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now))
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: b, Booker: b, Versioned: workloadspread.ParseVersioned("deployment"),
 		Known:    func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil },
-		Recorder: events.NewFakeRecorder(100), Log: logr.Discard(), Now: time.Now})
+		Recorder: reconcile.NewRecorder(events.NewFakeRecorder(100)), Log: logr.Discard(), Now: time.Now})
 	budgets := &pod.Budgets{Guard: b, Cached: e.Cache, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
 	chain := newPodChain(true, spreads, budgets, pod.NewSidecars(b, true, time.Now))
 	e.Protect = options.protects

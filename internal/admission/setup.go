@@ -284,7 +284,7 @@ func (o Options) podWebhooks(
 			Booker:    o.Spreads.Booker,
 			Known:     o.Spreads.Index.Get,
 			Versioned: o.Versioned,
-			Recorder:  mgr.GetEventRecorder("workloadspread"),
+			Recorder:  reconcile.NewRecorder(mgr.GetEventRecorder("workloadspread")),
 			Log:       mgr.GetLogger().WithName("workloadspread"),
 			Now:       time.Now,
 		})

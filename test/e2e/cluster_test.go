@@ -56,10 +56,14 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	missing := "nothing was seen"
 	for {
-		missing := check(ctx)
-		if missing == "" {
+		now := check(ctx)
+		if now == "" {
 			return
+		}
+		if ctx.Err() == nil { // otherwise it says only that the time is over
+			missing = now
 		}
 		select {
 		case <-ctx.Done():

@@ -36,6 +36,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // bookingReplica is the part of a manager that puts pods into subsets, with its own caches and lock.
@@ -65,7 +66,7 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 		}
 	}()
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned,
-		Recorder: events.NewFakeRecorder(1000),
+		Recorder: reconcile.NewRecorder(events.NewFakeRecorder(1000)),
 		Log:      logr.Discard(), Now: time.Now})
 	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewDisruptions(spreads.Check())}
 }

@@ -15,14 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/events"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
@@ -51,7 +50,7 @@ type SpreadOptions struct {
 	Known func(types.NamespacedName) *appsv1beta1.WorkloadSpread
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned workloadspread.Versioned
-	Recorder  events.EventRecorder
+	Recorder  reconcile.Recorder
 	Log       logr.Logger
 	Now       func() time.Time
 }
@@ -215,8 +214,8 @@ func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *le
 	n := l.pods
 	l.pods, l.reported = 0, s.Now()
 	s.mu.Unlock()
-	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%s",
-		wording.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
+	s.Recorder.Event(spread, corev1.EventTypeWarning, "NoSuitableSubset", fmt.Sprintf(
+		"Pods created without the rules of a subset: %d; %s", n, reason))
 }
 
 // Check returns the check that books removals. It rejects nothing, and comes last (WS-104).

@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
@@ -78,7 +79,7 @@ func (w *spreadWorld) spreads(now func() time.Time, recorder events.EventRecorde
 		return nil
 	}
 	return NewSpreads(SpreadOptions{Matcher: w, Booker: w, Known: known, Versioned: workloadspread.ParseVersioned("deployment"),
-		Recorder: recorder, Log: logr.Discard(), Now: now})
+		Recorder: reconcile.NewRecorder(recorder), Log: logr.Discard(), Now: now})
 }
 
 func shopSpread(t *testing.T) *appsv1beta1.WorkloadSpread {

@@ -26,7 +26,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -128,7 +127,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 	r := &NodeReconciler{
 		API:     options.API(mgr),
-		Events:  mgr.GetEventRecorder("nodeimage-controller"),
+		Events:  reconcile.EachWarning(mgr.GetEventRecorder("nodeimage-controller")),
 		Options: options,
 		Random:  rand.Float64,
 	}
@@ -288,7 +287,7 @@ func (r *NodeReconciler) apply(
 	}
 
 	for _, g := range plan.GaveUp {
-		note := wording.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
+		note := fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message)
 		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
 			var on runtime.Object = &owner
 			if owner.UID == "" {
