@@ -120,6 +120,11 @@ failover: local-deploy bin/helm ## How long rollouts pause when the leader ends,
 	@mkdir -p docs/quality
 	$(on-cluster) -run TestFailover ./test/e2e/...
 
+.PHONY: soak
+soak: ## Six simulated days of each kind with one manager: memory is flat, and nothing is written at rest; writes docs/quality/soak.md; a quarter of an hour
+	@mkdir -p docs/quality
+	@hack/soak.sh
+
 .PHONY: test-docs
 test-docs: local-deploy bin/helm ## Run the pages of the manual on real kubelets; RUN=TestManual/cloneset for one, SHARE=1/3 for a part
 	$(on-cluster) ./test/docs/...

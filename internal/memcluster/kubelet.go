@@ -111,6 +111,9 @@ func (n *Node) Step(name string) bool {
 	if pod.DeletionTimestamp != nil {
 		if len(pod.Finalizers) == 0 {
 			n.cluster.Remove(key)
+			for i := range pod.Spec.Containers {
+				delete(n.running, string(pod.UID)+"/"+pod.Spec.Containers[i].Name)
+			}
 			return true
 		}
 		return false

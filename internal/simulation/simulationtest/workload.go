@@ -24,6 +24,9 @@ type Workload[O client.Object, P Plan] struct {
 	*World[O]
 	// Run makes one pass of the present manager. NewManager sets it.
 	Run func(ctx context.Context, name types.NamespacedName, uid types.UID) (P, podapply.Outcome, error)
+	// Forget drops what the present manager keeps of an object that was replaced by another one. NewManager
+	// sets it, or it is nil.
+	Forget func(name types.NamespacedName, uid types.UID)
 	// Quiet means that no passes are made that are due only to report a wait.
 	Quiet bool
 	// Planned is called with each plan that was carried out. It may be nil.
@@ -33,6 +36,8 @@ type Workload[O client.Object, P Plan] struct {
 	Remember func() (restore func())
 
 	stale *staleLeader
+	// owner is the UID of the object at the last pass.
+	owner types.UID
 }
 
 // NewWorkload is like [NewWorld] for a workload, and sets Reconcile.
@@ -48,7 +53,12 @@ func (w *Workload[O, P]) Once() (plan P, outcome podapply.Outcome, err error) {
 	if object == nil {
 		return plan, outcome, nil
 	}
-	return w.Run(context.Background(), client.ObjectKeyFromObject(object), object.GetUID())
+	name, uid := client.ObjectKeyFromObject(object), object.GetUID()
+	if w.Forget != nil && w.owner != uid {
+		w.Forget(name, w.owner)
+	}
+	w.owner = uid
+	return w.Run(context.Background(), name, uid)
 }
 
 func (w *Workload[O, P]) reconcile() (time.Duration, error) {
@@ -101,8 +111,8 @@ func (w *Workload[O, P]) RunStaleLeader() {
 
 // remember returns a function that puts the present manager back into its place.
 func (w *Workload[O, P]) remember() func() {
-	run, restore := w.Run, w.Remember()
-	return func() { w.Run = run; restore() }
+	run, forget, owner, restore := w.Run, w.Forget, w.owner, w.Remember()
+	return func() { w.Run, w.Forget, w.owner = run, forget, owner; restore() }
 }
 
 // EndStaleLeader ends the stale leader, if there is one.

@@ -53,7 +53,7 @@ func (s *simulated) newManager() {
 	s.serveJobs(s.servesJobs)
 	s.kind = &Kind{Kube: s.kube, Features: s.kind.Features, Random: s.Rand.IntN}
 	s.controller = New(s.kind, s)
-	s.Run = s.controller.Run
+	s.Run, s.Forget = s.controller.Run, s.controller.Forget
 }
 
 func (s *simulated) remember() (restore func()) {

@@ -17,8 +17,8 @@ import (
 // failure is what the oracle knows of a node where pods end: how long the next one stays, and until when
 // (ADS-091).
 type failure struct {
-	wait  time.Duration
-	until time.Time
+	wait      time.Duration
+	at, until time.Time
 }
 
 const firstFailure, lastFailure = time.Second, 15 * time.Minute
@@ -139,11 +139,17 @@ func (r *rolloutRun) keepsBack(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 		r.failures = map[failedOn]failure{}
 	}
 	on, until := r.backingOff(set, target)
+	if r.failures[on].at.Equal(r.Now()) { // two failed there at once, and go together
+		return
+	}
 	if r.Now().Before(until) {
 		r.fail("failed pod %s is deleted, and others failed on %s before: it was to stay until %s", pod.Name, target, until)
 	}
+	if r.Now().Sub(until) > 2*lastFailure { // what is so long ago is forgotten
+		delete(r.failures, on)
+	}
 	wait := min(max(2*r.failures[on].wait, firstFailure), lastFailure)
-	r.failures[on] = failure{wait, r.Now().Add(wait)}
+	r.failures[on] = failure{wait, r.Now(), r.Now().Add(wait)}
 }
 
 // tolerable tells whether pods may stay on a node, as the manager knows it.

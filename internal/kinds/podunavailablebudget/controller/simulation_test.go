@@ -61,6 +61,8 @@ type budgetRun struct {
 	calm, trace bool
 	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
 	undisturbed, unasked bool
+	// immortal: managers do not die of a request.
+	immortal bool
 	// restless: leaders change all the time, caches are late, and all pods are to be evicted.
 	restless bool
 	// unscaled: managers have no right to read scale subresources.
@@ -388,6 +390,9 @@ func (r *budgetRun) play(steps int) {
 			r.Faults = simulation.Faults{Refuse: 0.02, Lose: 0.02, Die: 0.005}
 			if r.Chance(0.3) {
 				r.Faults = simulation.Faults{}
+			}
+			if r.immortal {
+				r.Faults.Die = 0
 			}
 		}
 		r.act(100)

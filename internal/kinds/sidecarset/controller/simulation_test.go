@@ -332,6 +332,14 @@ func TestSimulatedUpgrades(t *testing.T) {
 }
 
 func simulatedUpgrade(seed uint64) string {
+	r := newUpgrade(seed)
+	if r.play(250); r.failure != "" {
+		return r.failure
+	}
+	return r.end()
+}
+
+func newUpgrade(seed uint64) *upgradeRun {
 	r := &upgradeRun{disturbed: map[types.UID]bool{}}
 	choice := seed % 4
 	set := sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) {
@@ -360,14 +368,15 @@ func simulatedUpgrade(seed uint64) string {
 	r.Node.Digests["proxy:3"], r.Node.Digests["proxy:2"] = "same", "same" // another tag of one image
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
-	for range 250 {
+	return r
+}
+
+// play lets everybody act in random order.
+func (r *upgradeRun) play(steps int) {
+	for i := 0; i < steps && r.failure == ""; i++ {
 		r.act()
 		r.recovered()
-		if r.failure != "" {
-			return r.failure
-		}
 	}
-	return r.end()
 }
 
 // strange tells of a pod that was injected from a spec that was another one before the manager had kept it:

@@ -75,7 +75,7 @@ func (s *simulated) newManager() {
 	s.kube = &Kube{podapply.Reader{API: s.API(), Pods: s.Pods()}}
 	s.kind = &Kind{Kube: s.kube, Features: s.kind.Features}
 	s.controller = New(s.kind, s)
-	s.Run = s.controller.Run
+	s.Run, s.Forget = s.controller.Run, s.controller.Forget
 }
 
 func (s *simulated) remember() (restore func()) {

@@ -180,9 +180,12 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 func TestSimulatedSpreads(t *testing.T) {
 	var given atomic.Int32
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
-		r := &spreadRun{versions: 1}
-		if problem := r.run(seed); problem != "" {
-			t.Errorf("run of the seed: got %q, want %q", problem, "")
+		r := newSpreads(seed)
+		if r.play(300); r.failure == "" {
+			r.failure = r.end()
+		}
+		if r.failure != "" {
+			t.Errorf("run of the seed: %s", r.failure)
 		}
 		given.Add(int32(r.given))
 	})
@@ -191,7 +194,8 @@ func TestSimulatedSpreads(t *testing.T) {
 	}
 }
 
-func (r *spreadRun) run(seed uint64) string {
+func newSpreads(seed uint64) *spreadRun {
+	r := &spreadRun{versions: 1}
 	subsets := []appsv1beta1.WorkloadSpreadSubset{workloadspreadtest.Subset("a", 3, workloadspreadtest.Zone("a")),
 		workloadspreadtest.Subset("b", 2, workloadspreadtest.Zone("b")),
 		workloadspreadtest.Subset("c", nil, workloadspreadtest.Zone("c"))}
@@ -212,13 +216,14 @@ func (r *spreadRun) run(seed uint64) string {
 	r.admitted = r.booked
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
-	for range 300 {
+	return r
+}
+
+// play lets everybody act in random order.
+func (r *spreadRun) play(steps int) {
+	for i := 0; i < steps && r.failure == ""; i++ {
 		r.act()
-		if r.failure != "" {
-			return r.failure
-		}
 	}
-	return r.end()
 }
 
 // end lets everything come to rest, and compares it with what it should be.
