@@ -29,10 +29,11 @@ func node(pod *corev1.Pod) string {
 	return ""
 }
 
-// onePodPerNode holds even if two managers write (decision 0026), without a surge.
+// onePodPerNode holds even if two managers write (decision 0026). With a surge a pod that is being deleted is not
+// waited for (ADS-095), so that it does not count.
 var onePodPerNode = rule{
 	name:    "one pod per node",
-	promise: "a DaemonSet has one pod on a node, and one more with a surge; a BroadcastJob has one that has not failed",
+	promise: "a DaemonSet has one pod on a node, and with a surge one more that stays; a BroadcastJob has one that has not failed",
 	check: func(s *state, c *change) (bool, string) {
 		if c.Resource != "pods" || c.before != nil {
 			return false, ""
@@ -47,7 +48,7 @@ var onePodPerNode = rule{
 		}
 		there := 0
 		for _, pod := range s.pods[w.UID] {
-			if node(pod.pod) == at && pod.pod.Status.Phase != corev1.PodFailed {
+			if node(pod.pod) == at && pod.pod.Status.Phase != corev1.PodFailed && (most == 1 || active(pod)) {
 				there++
 			}
 		}
@@ -152,13 +153,13 @@ func images(pod *corev1.Pod, name string) (string, string) {
 	return wanted, runs
 }
 
-// sidecars is the budget of SidecarSets.
+// sidecars is the budget of SidecarSets. A pod that does not serve is changed free of charge (SS-219).
 var sidecars = rule{
 	name:    "sidecars",
-	promise: "a manager changes sidecars of at most maxUnavailable pods at a time",
+	promise: "a manager changes sidecars of a pod that serves only while at most maxUnavailable pods are being changed",
 	overlap: true,
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.by == "" || !active(c.before) || c.after == nil {
+		if c.Resource != "pods" || c.by == "" || c.before == nil || !serving(c.before) || c.after == nil {
 			return false, ""
 		}
 		for k, set := range s.objects {

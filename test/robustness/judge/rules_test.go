@@ -39,6 +39,12 @@ func down(i int) pod {
 	return p
 }
 
+// sidecarSet tells of a SidecarSet of the pods of the CloneSet.
+func sidecarSet(s *story) {
+	s.put("sidecarsets", "", "logs", `{"metadata":{"name":"logs","uid":"logs"},"spec":{"selector":{"matchLabels":{"app":"web"}},
+		"containers":[{"name":"main","image":"app:2"}],"updateStrategy":{"maxUnavailable":1}}}`)
+}
+
 func ofSet(i int) pod {
 	return pod{kind: "StatefulSet", workload: "db", name: fmt.Sprintf("db-%d", i), node: fmt.Sprintf("n%d", i), revision: "db-r1"}
 }
@@ -151,6 +157,22 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-a", node: "n1"})
 			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-b", node: "n1"})
 		}},
+		"a node has three daemons, and none of them is going": {&onePodPerNode, func(s *story, violate bool) {
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxSurge":1}}`, "")
+			second := pod{kind: "DaemonSet", workload: "agent", name: "agent-b", node: "n1"}
+			if !violate {
+				second.going = "yes"
+			}
+			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-a", node: "n1"})
+			s.pod(second)
+			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-c", node: "n1"})
+		}},
+		"a second daemon comes beside one that is going": {&onePodPerNode, func(s *story, violate bool) {
+			surge := map[bool]string{true: "0", false: "1"}[violate]
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxSurge":`+surge+`}}`, "")
+			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-a", node: "n1", going: "yes"})
+			s.pod(pod{kind: "DaemonSet", workload: "agent", name: "agent-b", node: "n1"})
+		}},
 		"an instance ID is used twice": {&instances, func(s *story, violate bool) {
 			s.set("clonesets", "web", cloneSpec, "")
 			s.pod(pod{kind: "CloneSet", workload: "web", name: "web-a", id: "a"})
@@ -175,9 +197,20 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 			p.image, p.runs = "app:2", "app:1"
 			s.by("a.1", func() { s.pod(p) })
 		}},
+		"a second sidecar of pods that serve is changed": {&sidecars, func(s *story, violate bool) {
+			sidecarSet(s)
+			s.pod(clone(0))
+			second := map[bool]pod{true: clone(1), false: down(1)}[violate]
+			s.pod(second)
+			s.by("a.1", func() {
+				for _, p := range []pod{clone(0), second} {
+					p.image, p.runs = "app:2", "app:1"
+					s.pod(p)
+				}
+			})
+		}},
 		"a second sidecar is changed": {&sidecars, func(s *story, violate bool) {
-			s.put("sidecarsets", "", "logs", `{"metadata":{"name":"logs","uid":"logs"},"spec":{"selector":{"matchLabels":{"app":"web"}},
-				"containers":[{"name":"main","image":"app:2"}],"updateStrategy":{"maxUnavailable":1}}}`)
+			sidecarSet(s)
 			s.pod(clone(0))
 			s.pod(clone(1))
 			s.by("a.1", func() {
