@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/afloat-project/afloat/test/robustness/cluster"
 	"github.com/afloat-project/afloat/test/robustness/judge"
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
@@ -28,6 +29,7 @@ type options struct {
 	kubeconfig, tool    string
 	manager             string
 	clocks              bool
+	buildClocks         string
 	judgeOnly           string
 	settleFor, restedIn time.Duration
 }
@@ -41,7 +43,8 @@ func main() {
 	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the local cluster")
 	flag.StringVar(&o.tool, "tool", "bin/afloat-cluster", "program that manages local clusters")
 	flag.StringVar(&o.manager, "manager", "bin/manager", "the manager")
-	flag.BoolVar(&o.clocks, "clocks", false, "managers whose clocks differ; builds a manager of its own for that")
+	flag.BoolVar(&o.clocks, "clocks", false, "managers whose clocks differ; -manager is one that -build-clocks has built")
+	flag.StringVar(&o.buildClocks, "build-clocks", "", "file of a manager whose clock can be shifted, which is built from the sources of this folder; nothing else is done")
 	flag.StringVar(&o.judgeOnly, "judge", "", "folder of a record that is judged again; nothing else is done")
 	flag.DurationVar(&o.settleFor, "settle", 5*time.Minute, "how long rollouts may take to end after the faults")
 	flag.DurationVar(&o.restedIn, "rest", 30*time.Second, "how long it is watched that nothing is written at rest")
@@ -62,6 +65,9 @@ func main() {
 func run(ctx context.Context, o options) (bool, error) {
 	if o.judgeOnly != "" {
 		return judged(o.judgeOnly)
+	}
+	if o.buildClocks != "" {
+		return false, cluster.BuildShifted(ctx, o.buildClocks)
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano()) % 1_000_000

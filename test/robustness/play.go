@@ -84,13 +84,6 @@ func play(ctx context.Context, o options, dir string) (err error) {
 
 // startManagers starts two managers, each behind a proxy.
 func (s *stage) startManagers(ctx context.Context) error {
-	binary := s.manager
-	if s.clocks {
-		binary = filepath.Join(s.dir, "manager-with-shifted-clock")
-		if err := cluster.BuildShifted(ctx, s.dir, binary); err != nil {
-			return err
-		}
-	}
 	certificate, err := s.cluster.Certificate()
 	if err != nil {
 		return err
@@ -104,7 +97,7 @@ func (s *stage) startManagers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m, err := s.cluster.NewManager(ctx, name, binary, filepath.Join(s.dir, "manager-"+name), p, 9876+i, 8000+i)
+		m, err := s.cluster.NewManager(ctx, name, s.manager, filepath.Join(s.dir, "manager-"+name), p, 9876+i, 8000+i)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,12 @@ var clockShift = func() int64 {
 
 // BuildShifted builds the manager with a clock that can be shifted, from the sources of the working folder.
 // It compiles the standard library anew, which takes minutes the first time.
-func BuildShifted(ctx context.Context, dir, binary string) error {
+func BuildShifted(ctx context.Context, binary string) error {
+	dir, err := os.MkdirTemp("", "clock-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the package time: %w", err)
+	}
+	defer os.RemoveAll(dir)
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return fmt.Errorf("finding Go: %w", err)
