@@ -3,7 +3,7 @@
 # on those that are given, one after the other, and writes what came of it to docs/quality/versions.md, or to REPORT. Called by `make test-versions`.
 #
 # Each version has binaries of its own and a cluster of its own, which is taken down afterwards. A version whose tests fail stands in the
-# report, and the others are played all the same. What the tests wrote is in bin/versions.
+# report, and the others are played all the same. Rows of versions that are not played stay as they are. What the tests wrote is in bin/versions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ $(id -u) != 0 ]]; then echo "real kubelets need root" >&2; exit 2; fi
@@ -14,7 +14,7 @@ unset KUBECONFIG
 versions=("$@")
 if ((${#versions[@]} == 0)); then mapfile -t versions < <(bin/afloat-cluster versions); fi
 mkdir -p "$logs" "$(dirname "$report")"
-rm -f "$logs"/*
+commit=$(git rev-parse --short=12 HEAD)
 trap 'make --no-print-directory cluster-down' EXIT
 
 # results prints how many tests of a log passed, and lists those that failed or were skipped.
@@ -29,10 +29,29 @@ results() {
     END { printf "%d | %s | %s", passed, failed ? failed : "none", skipped ? skipped : "none" }' "$1"
 }
 
-all=0
-rows=""
+client=$(go list -m -f '{{.Version}}' k8s.io/client-go)
+# write puts the rows of a version into the report, in place of those that it had.
+write() {
+  local all
+  all=$({ if [[ -e $report ]]; then grep '^| v' "$report" | grep -vF "| $1 |" || true; fi; printf '%s' "$2"; } | sort -s -t'|' -k2,2V)
+  cat >"$report" <<END
+# Versions of Kubernetes, tested
+
+Made by \`make test-versions\` on $(nproc) cores; each row says when, and of which commit. For each version the API server,
+the controllers, the scheduler, kube-proxy and three kubelets are of that version, built from its modules. Part \`integration\` is the tests
+against its API server; part \`e2e\` is the end-to-end tests on its kubelets with containerd, with the shipped manifests. Afloat is built
+with client libraries $client in all of them, so the first rows are the newest libraries on the oldest server.
+
+| Kubernetes | part | passed | failed | left out | seconds | day | commit |
+|---|---|--:|---|---|--:|---|---|
+$all
+END
+}
+
+failed=0
 for version in "${versions[@]}"; do
   export K8S_VERSION=$version
+  rows=""
   for part in integration e2e; do
     log=$logs/$version-$part.log
     echo "=== $version, $part: begins at $(date +%H:%M)"
@@ -46,24 +65,11 @@ for version in "${versions[@]}"; do
     row="$(results "$log")"
     if ((code)) && [[ $row == *"| none |"* ]]; then row="0 | ended with $code before a test failed | none"; fi
     echo "=== $version, $part: exit $code after $took s: $row"
-    if ((code)); then all=1; fi
-    rows+="| $version | $part | $row | $took |"$'\n'
+    if ((code)); then failed=1; fi
+    rows+="| $version | $part | $row | $took | $(date +%Y-%m-%d) | $commit |"$'\n'
   done
+  write "$version" "$rows"
   make --no-print-directory cluster-down
 done
-
-client=$(go list -m -f '{{.Version}}' k8s.io/client-go)
-cat >"$report" <<END
-# Versions of Kubernetes, tested
-
-Made by \`make test-versions\` in one sitting on $(date +%Y-%m-%d), at commit $(git rev-parse --short=12 HEAD), on $(nproc) cores. For each version the API server,
-the controllers, the scheduler, kube-proxy and three kubelets are of that version, built from its modules. Part \`integration\` is the tests
-against its API server; part \`e2e\` is the end-to-end tests on its kubelets with containerd, with the shipped manifests. Afloat is built
-with client libraries $client in all of them, so the first rows are the newest libraries on the oldest server.
-
-| Kubernetes | part | passed | failed | left out | seconds |
-|---|---|---|---|---|---|
-$rows
-END
 echo "the table is in $report"
-exit $all
+exit $failed
