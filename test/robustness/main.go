@@ -126,6 +126,11 @@ func judged(dir string) (bool, error) {
 		fmt.Printf("  %-28s %d\n", rule, v.Checked[rule])
 	}
 
+	for _, l := range v.Lives {
+		fmt.Printf("Manager %s lived for %s: heap %.0f and %.0f MiB, resident %.0f and %.0f MiB, %.0f and %.0f goroutines in the second and the last quarter\n",
+			l.Manager, l.Length.Round(time.Minute), l.Second.Heap/(1<<20), l.Last.Heap/(1<<20), l.Second.Memory/(1<<20),
+			l.Last.Memory/(1<<20), l.Second.Goroutines, l.Last.Goroutines)
+	}
 	violations := v.Violations()
 	known := len(v.Findings) - len(violations)
 	if known > 0 {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/afloat-project/afloat/test/robustness/cluster"
 	"github.com/afloat-project/afloat/test/robustness/faults"
 	"github.com/afloat-project/afloat/test/robustness/proxy"
@@ -59,6 +61,7 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	if err := s.startManagers(ctx); err != nil {
 		return err
 	}
+	go s.sample(background)
 	if err := s.cluster.Publish(background, s.managers); err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (s *stage) startManagers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m, err := s.cluster.NewManager(ctx, name, s.manager, filepath.Join(s.dir, "manager-"+name), p, 9876+i, 8000+i)
+		m, err := s.cluster.NewManager(ctx, name, s.manager, filepath.Join(s.dir, "manager-"+name), p, 9876+i, 8000+i, 8080+i)
 		if err != nil {
 			return err
 		}
@@ -112,6 +115,18 @@ func (s *stage) startManagers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sample records what the managers take, until the context ends. A manager that does not answer has none.
+func (s *stage) sample(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		for _, m := range s.managers {
+			if sample, err := m.Sample(ctx); err == nil {
+				s.record.Write(record.Line{Sample: sample})
+			}
+		}
+		return false, nil
+	})
 }
 
 // stopManagers ends the managers and their proxies.
@@ -135,7 +150,12 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	changing, stopChanging := context.WithCancel(ctx)
 	var users sync.WaitGroup
 	users.Go(func() { s.users.Play(changing) })
+	end := time.After(s.length)
 	injector.Run(ctx, faults.Plan(s.seed, s.length, s.perHour, s.clocks))
+	select {
+	case <-end: // without faults, users alone
+	case <-ctx.Done():
+	}
 	stopChanging()
 	users.Wait()
 	if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Plays rollouts and faults on a cluster of its own, which is taken down afterwards, and judges the record. Called by
-# `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ.
+# `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ, FAULTS is how many
+# faults there are in an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CLUSTER=${ROBUSTNESS_CLUSTER:-afloat-robust} NODES=0 SIMULATED=4
@@ -31,4 +32,4 @@ apply -f config/manager/namespace.yaml
 apply -f config/manager/serviceaccount.yaml
 for part in crd rbac webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
 "$cluster" exec -- "$work/robustness" -time "${TIME:-1h}" -seed "${SEED:-0}" -tool "$cluster" -manager "$work/manager" \
-  ${CLOCKS:+-clocks} -out "$PWD/bin/robustness"
+  ${CLOCKS:+-clocks} ${FAULTS:+-faults-per-hour "$FAULTS"} -out "$PWD/bin/robustness"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,6 +23,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/afloat-project/afloat/test/robustness/proxy"
+	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
 // Namespace is where Afloat is installed.
@@ -32,8 +36,8 @@ const clockVariable = "AFLOAT_ROBUSTNESS_CLOCK"
 type Manager struct {
 	Name  string
 	Proxy *proxy.Proxy
-	// Port is where its webhooks are served, Health where its checks are.
-	Port, Health int
+	// Port is where its webhooks are served, Health where its checks are, and Metrics where its metrics are.
+	Port, Health, Metrics int
 
 	binary, dir, kubeconfig string
 	log                     *os.File
@@ -47,7 +51,7 @@ type Manager struct {
 // NewManager prepares a manager with the rights that the manifests give it. Its folder has its kubeconfig,
 // its certificates and its log.
 func (c *Cluster) NewManager(
-	ctx context.Context, name, binary, dir string, p *proxy.Proxy, port, health int,
+	ctx context.Context, name, binary, dir string, p *proxy.Proxy, port, health, metrics int,
 ) (*Manager, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "protection"), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of a manager: %w", err)
@@ -73,7 +77,7 @@ func (c *Cluster) NewManager(
 		return nil, fmt.Errorf("making the log of a manager: %w", err)
 	}
 
-	return &Manager{Name: name, Proxy: p, Port: port, Health: health, binary: binary, dir: dir,
+	return &Manager{Name: name, Proxy: p, Port: port, Health: health, Metrics: metrics, binary: binary, dir: dir,
 		kubeconfig: kubeconfig, log: log}, nil
 }
 
@@ -82,10 +86,10 @@ func (m *Manager) Start(shift time.Duration) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.number++
-	m.Proxy.SetManager(fmt.Sprintf("%s.%d", m.Name, m.number))
+	m.Proxy.SetManager(m.id())
 
 	command := exec.Command(m.binary, //nolint:noctx // signals end it
-		"--kubeconfig="+m.kubeconfig, "--metrics-addr=0",
+		"--kubeconfig="+m.kubeconfig, fmt.Sprintf("--metrics-addr=127.0.0.1:%d", m.Metrics),
 		fmt.Sprintf("--health-probe-addr=127.0.0.1:%d", m.Health),
 		"--protection-log-path="+filepath.Join(m.dir, "protection"), "--shutdown-delay-duration=1s", "--v=3",
 		"--feature-gates=PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true")
@@ -111,6 +115,9 @@ func (m *Manager) Start(shift time.Duration) error {
 
 	return nil
 }
+
+// id returns the name of the process in records, such as a.2.
+func (m *Manager) id() string { return fmt.Sprintf("%s.%d", m.Name, m.number) }
 
 // Signal sends a signal to the process.
 func (m *Manager) Signal(signal syscall.Signal) error {
@@ -147,18 +154,52 @@ func (m *Manager) Kill(ctx context.Context) error { return m.Stop(ctx, syscall.S
 
 // IsReady asks the process whether its webhooks serve, as a kubelet would.
 func (m *Manager) IsReady(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://127.0.0.1:%d/readyz", m.Health), nil)
+	body, err := get(ctx, m.Health, "/readyz")
+	return err == nil && body.Close() == nil
+}
+
+// get asks the manager for a page, and returns its body, which the caller closes.
+func get(ctx context.Context, port int, path string) (io.ReadCloser, error) {
+	client := http.Client{Timeout: 3 * time.Second}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
-		return false
+		return nil, fmt.Errorf("asking for %s: %w", path, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return false
+		return nil, fmt.Errorf("asking for %s: %w", path, err)
 	}
-	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("asking for %s: %s", path, response.Status), response.Body.Close())
+	}
+	return response.Body, nil
+}
+
+// Sample reads what the process takes from its metrics.
+func (m *Manager) Sample(ctx context.Context) (*record.Sample, error) {
+	m.mutex.Lock()
+	s := &record.Sample{Manager: m.id(), Time: time.Now()}
+	m.mutex.Unlock()
+	body, err := get(ctx, m.Metrics, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the metrics of manager %s: %w", s.Manager, err)
+	}
+	for name, into := range map[string]*float64{
+		"process_resident_memory_bytes": &s.Memory, "go_memstats_heap_inuse_bytes": &s.Heap, "go_goroutines": &s.Goroutines,
+	} {
+		family := families[name]
+		if family == nil {
+			return nil, fmt.Errorf("manager %s has no metric %s", s.Manager, name)
+		}
+		*into = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	return s, nil
 }
 
 // Ready waits until the process is ready.

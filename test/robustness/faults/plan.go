@@ -93,8 +93,11 @@ func choices(clocks bool) []choice {
 }
 
 // Plan chooses the faults of a run: perHour of them, at random times. The same seed, length and rate give the
-// same plan. Where a fault would hit what another one has not left yet, it is one of another kind.
+// same plan; perHour 0 gives none. Where a fault would hit what another one has not left yet, it is one of another kind.
 func Plan(seed uint64, length time.Duration, perHour int, clocks bool) []Step {
+	if perHour <= 0 {
+		return nil
+	}
 	draw := rand.New(rand.NewPCG(seed, 0xfa)) //nolint:gosec // chance that can be repeated
 	gap := time.Hour / time.Duration(perHour)
 	all := choices(clocks)

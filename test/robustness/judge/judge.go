@@ -33,6 +33,8 @@ type Verdict struct {
 	// Voluntary is how often a manager took a pod out of service, and Overlaps how often a manager wrote a
 	// pod while another one had the lease.
 	Voluntary, Overlaps int
+	// Lives are what the processes of managers took that lived long enough.
+	Lives []Life
 }
 
 // Violations returns the findings that are no known consequences.
@@ -57,6 +59,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	v := &Verdict{Checked: map[string]int{}}
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	rest := r.Phase(record.RestBegins)
+	v.lives(r.Samples)
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)

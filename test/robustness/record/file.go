@@ -99,6 +99,8 @@ func (r *Record) Add(line Line) {
 		r.Faults = append(r.Faults, *line.Fault)
 	case line.Phase != nil:
 		r.Phases = append(r.Phases, *line.Phase)
+	case line.Sample != nil:
+		r.Samples = append(r.Samples, *line.Sample)
 	}
 }
 

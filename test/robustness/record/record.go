@@ -13,6 +13,7 @@ type Line struct {
 	Request *Request `json:"request,omitempty"`
 	Fault   *Fault   `json:"fault,omitempty"`
 	Phase   *Phase   `json:"phase,omitempty"`
+	Sample  *Sample  `json:"sample,omitempty"`
 }
 
 // Change is one revision of etcd: an object was written or removed.
@@ -60,6 +61,17 @@ type Fault struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Sample is what a process of a manager takes at one moment.
+type Sample struct {
+	// Manager is the process, such as a.2.
+	Manager string    `json:"manager"`
+	Time    time.Time `json:"time"`
+	// Memory is what is resident, and Heap what is in use of the heap, both in bytes.
+	Memory     float64 `json:"memory"`
+	Heap       float64 `json:"heap"`
+	Goroutines float64 `json:"goroutines"`
+}
+
 // Names of phases. A phase lasts until the next one begins.
 const (
 	// FaultsBegin is when rollouts run and faults are injected.
@@ -84,6 +96,7 @@ type Record struct {
 	Requests []Request
 	Faults   []Fault
 	Phases   []Phase
+	Samples  []Sample
 }
 
 // Phase returns when a phase began, or the zero time if it did not.
