@@ -77,17 +77,32 @@ type stored struct {
 }
 
 // Moved returns the value of the annotation with the liveness probes of a pod that asks for the enhanced
-// liveness probe, and the indexes of the containers whose probes are in it (PPM-120). Probes that the node
-// daemon cannot run stay with kubelet.
+// liveness probe, and the indexes of the containers whose probes are moved to it (PPM-120). Probes that the
+// node daemon cannot run stay with kubelet. Probes that were moved before stay in the annotation: two entries
+// may send a pod, and sidecars are injected anew each time.
 func Moved(pod *corev1.Pod) (context string, moved []int) {
 	if pod.Annotations[pub.UsingEnhancedLiveness] != "true" || !owned(pod) {
 		return "", nil
+	}
+
+	var before []struct {
+		Name  string          `json:"name"`
+		Probe json.RawMessage `json:"livenessProbe"`
+	}
+	if json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &before) != nil {
+		before = nil // somebody else wrote it
 	}
 
 	var entries []map[string]any
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if c.LivenessProbe == nil {
+			for j := range before {
+				if before[j].Name == c.Name && len(before[j].Probe) > 0 {
+					entries = append(entries, map[string]any{"name": c.Name, "livenessProbe": before[j].Probe})
+					break // the first entry counts
+				}
+			}
 			continue
 		}
 		text, err := json.Marshal(c.LivenessProbe)

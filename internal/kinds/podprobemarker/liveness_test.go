@@ -57,6 +57,24 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 	}
 }
 
+// PPM-120 (part): liveness probes that were moved before stay in the annotation when another one is moved.
+// Two entries may send a pod, and each injects the sidecars anew; after the second one, nobody carried out
+// the liveness probes of the containers beside them.
+func TestLivenessProbesThatWereMovedBeforeStay(t *testing.T) {
+	pod := given.Pod("a", enhanced)
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", LivenessProbe: pod.Spec.Containers[0].LivenessProbe})
+	first, moved := Moved(pod)
+	pod.Annotations[pub.LivenessProbes] = first
+	pod.Spec.Containers[0].LivenessProbe = nil
+	if again, second := Moved(pod); len(moved) != 2 || len(second) != 1 || again != first {
+		t.Errorf("containers %v were moved into %s, and then %v, which left %s", moved, first, second, again)
+	}
+	pod.Annotations[pub.LivenessProbes] = `{"of": "somebody else"}`
+	if other, _ := Moved(pod); other != `[{"livenessProbe":{"exec":{"command":["/alive"]},"periodSeconds":5},"name":"side"}]` {
+		t.Errorf("beside an annotation of somebody else: got %s, want the probe of side alone", other)
+	}
+}
+
 // PPM-121: what is stored is carried out by the node, under a name that no PodProbeMarker's can have, and a
 // failed result restarts the container: once for each of its lives, later each time, and not for a result of
 // the container before.

@@ -128,7 +128,7 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 
 	var list []Container
 	for _, c := range answer.GetContainers() {
-		if c.GetLabels()[LabelPodUID] == podUID {
+		if c.GetLabels()[LabelPodUID] == podUID && c.GetId() != "" {
 			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(),
 				c.GetLabels(), c.GetAnnotations()))
 		}
@@ -148,6 +148,9 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	}
 
 	s := answer.GetStatus()
+	if s.GetId() != bare(id) { // without a status, the exit code would be 0
+		return Status{}, fmt.Errorf("inspecting container %s: the answer is about container %q", id, s.GetId())
+	}
 	inspected := Status{
 		Container: containerOf(r.name, s.GetId(), s.GetState(), s.GetCreatedAt(), s.GetImage(), s.GetLabels(),
 			s.GetAnnotations()),
@@ -251,14 +254,17 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 		return nil, wrap(err, "listing images")
 	}
 
-	list := make([]Image, len(answer.GetImages()))
-	for i, image := range answer.GetImages() {
-		list[i] = Image{
+	var list []Image
+	for _, image := range answer.GetImages() {
+		if image.GetId() == "" {
+			continue
+		}
+		list = append(list, Image{
 			ID:      image.GetId(),
 			Tags:    image.GetRepoTags(),
 			Digests: image.GetRepoDigests(),
 			Size:    image.GetSize(),
-		}
+		})
 	}
 
 	return list, nil
