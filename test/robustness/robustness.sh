@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Plays rollouts and faults on a cluster of its own, which is taken down afterwards, and judges the record. Called by
-# `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ.
+# `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ. REPORT=1
+# writes the verdict to docs/quality/robustness.md, too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CLUSTER=${ROBUSTNESS_CLUSTER:-afloat-robust} NODES=0 SIMULATED=4
@@ -24,6 +25,6 @@ kubectl=$(hack/kubectl.sh)
 apply() { "$kubectl" apply --server-side --force-conflicts "$@" >/dev/null; }
 apply -f config/manager/namespace.yaml
 apply -f config/manager/serviceaccount.yaml
-for part in crd rbac webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
+for part in crd rbac resource-distribution webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
 "$cluster" exec -- "$work/robustness" -time "${TIME:-1h}" -seed "${SEED:-0}" -tool "$cluster" -manager "$work/manager" \
-  ${CLOCKS:+-clocks} -out "$PWD/bin/robustness"
+  -commit "$(git rev-parse --short=12 HEAD)" ${CLOCKS:+-clocks} ${REPORT:+-report "$PWD/docs/quality/robustness.md"} -out "$PWD/bin/robustness"

@@ -57,6 +57,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	v := &Verdict{Checked: map[string]int{}}
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	rest := r.Phase(record.RestBegins)
+	s.ahead = lookAhead(r)
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)
@@ -92,6 +93,9 @@ func Judge(r *record.Record) (*Verdict, error) {
 
 // note keeps what rules need to know of a change, before it is applied.
 func (s *state) note(c *change, v *Verdict) {
+	s.noteRun(c)
+	s.noteMemories(c)
+	s.noteStanding(c)
 	switch {
 	case c.Resource == "leases":
 		if c.after != nil && c.by != "" && c.after.holder != "" {

@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 
@@ -29,8 +30,8 @@ type workload struct {
 	spec string
 	// changes are what users change, each a function that returns a merge patch.
 	changes []func(*rand.Rand) string
-	// specified is set if users ask for chosen pods to be deleted.
-	specified bool
+	// besides is what users do now and then beside a change.
+	besides func(context.Context, *Rollouts, workload, uint64) error
 }
 
 func image(draw *rand.Rand) string {
@@ -100,7 +101,7 @@ func volumeImage(draw *rand.Rand) string {
 // workloads are all that is rolled out.
 func workloads() []workload {
 	return []workload{
-		{resource: resource("clonesets"), name: "web", specified: true,
+		{resource: resource("clonesets"), name: "web", besides: specifyOrPrice,
 			spec: template("web", "") + `
 replicas: 6
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
@@ -194,5 +195,23 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavaila
 selector: {matchLabels: {app: guarded}}
 maxUnavailable: 1
 `},
+		{resource: resource("persistentpodstates"), name: "parallel",
+			spec: `
+targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: parallel}
+requiredPersistentTopology: {keys: [topology.kubernetes.io/zone]}
+preferredPersistentTopology:
+- weight: 50
+  preference: {keys: [kubernetes.io/hostname]}
+`},
+		{resource: resource("resourcedistributions"), name: "shared", cluster: true, besides: spoil,
+			spec: `
+resource:
+  apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: ` + shared + `}
+  data: {version: "0"}
+targets: {includedNamespaces: {list: [{name: robustness-one}, {name: robustness-two}, {name: ` + occupied + `}]}}
+`, changes: changes{data, data, data, namespaces}},
+		cron,
 	}
 }
