@@ -12,6 +12,7 @@ import (
 
 	"github.com/afloat-project/afloat/test/robustness/judge"
 	"github.com/afloat-project/afloat/test/robustness/record"
+	"github.com/afloat-project/afloat/test/robustness/rollouts"
 )
 
 // recordName is the file with the record in the folder of a run.
@@ -79,9 +80,9 @@ func printVerdict(r *record.Record, v *judge.Verdict) {
 		fmt.Printf("  %-20s %d\n", kind, kinds[kind])
 	}
 	fmt.Println("Rollouts: begun, seen to end, not waited for:")
-	rollouts := progressOf(r)
-	for _, kind := range slices.Sorted(maps.Keys(rollouts)) {
-		p := rollouts[kind]
+	progresses := progressOf(r)
+	for _, kind := range slices.Sorted(maps.Keys(progresses)) {
+		p := progresses[kind]
 		fmt.Printf("  %-24s %4d %4d %4d\n", kind, p.begun, p.over, p.hurried)
 	}
 	fmt.Printf("%d times a manager took a pod out of service; %d writes of pods by a manager without the lease\n",
@@ -128,11 +129,11 @@ func page(r *record.Record, v *judge.Verdict) string {
 		len(violations), len(r.Changes), len(r.Requests), v.Voluntary)
 	add("and %d times a manager wrote a pod while another one had the lease.\n", v.Overlaps)
 
-	add("\n## Rollouts\n\nA user who is in a hurry does not wait for the end of a rollout. All of them end after the faults, or a rule is violated.\n\n")
+	add("\n## Rollouts\n\nA user waits %s for the end of a rollout, and hurries now and then, or stops with the faults. All rollouts end\nafter the faults, or a rule is violated.\n\n", rollouts.Patience)
 	add("| kind | begun | seen to end | not waited for |\n|---|--:|--:|--:|\n")
-	rollouts := progressOf(r)
-	for _, kind := range slices.Sorted(maps.Keys(rollouts)) {
-		p := rollouts[kind]
+	progresses := progressOf(r)
+	for _, kind := range slices.Sorted(maps.Keys(progresses)) {
+		p := progresses[kind]
 		add("| %s | %d | %d | %d |\n", kind, p.begun, p.over, p.hurried)
 	}
 

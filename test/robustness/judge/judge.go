@@ -77,10 +77,11 @@ func Judge(r *record.Record) (*Verdict, error) {
 			v.add(s, &all[j], asked, text, c)
 		}
 		if !rest.IsZero() && c.Time.After(rest) && c.by != "" && c.Moves() {
-			v.add(s, &atRest, true, "a manager writes, and there is nothing to do", c)
+			v.add(s, &atRest, false, "a manager writes, and there is nothing to do", c)
 		}
 	}
 	if !rest.IsZero() {
+		v.Checked[atRest.name]++ // once, of the whole time
 		v.atEnd(s, all)
 	} else {
 		v.Findings = append(v.Findings, Finding{Rule: converges.name, Promise: converges.promise,

@@ -54,19 +54,43 @@ func spoil(ctx context.Context, r *Rollouts, _ workload, choice uint64) error {
 	return nil
 }
 
-// specifyOrPrice asks for a pod to be deleted, or says what it costs to delete one.
-func specifyOrPrice(ctx context.Context, r *Rollouts, w workload, choice uint64) error {
-	metadata := fmt.Sprintf(`"labels":{%q:"true"}`, pub.SpecifiedDelete)
-	if choice%4 > 0 {
-		metadata = fmt.Sprintf(`"annotations":{%q:"%d"}`, corev1.PodDeletionCost, int(choice%21)-10)
-	}
-	pod, err := r.pick(ctx, "app="+w.name, choice/32)
+// specify asks for a pod to be deleted.
+func specify(ctx context.Context, r *Rollouts, w workload, choice uint64) error {
+	pod, err := r.pick(ctx, "app="+w.name, choice)
 	if err != nil || pod == nil {
 		return err
 	}
-	_, err = r.cluster.Kube.CoreV1().Pods(Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+	return r.mark(ctx, pod, fmt.Sprintf(`"labels":{%q:"true"}`, pub.SpecifiedDelete))
+}
+
+// slow is the label of pods whose containers take long to restart.
+const slow = "slow"
+
+// price says of each pod what it costs to delete it, and now and then makes one slow: it is out of service for long
+// when its image changes, and should be the first to go.
+func price(ctx context.Context, r *Rollouts, w workload, choice uint64) error {
+	list, err := r.cluster.Kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.name})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	draw := rand.New(rand.NewPCG(r.seed, choice)) //nolint:gosec // chance that can be repeated
+	for i := range list.Items {
+		cost := fmt.Sprintf(`"annotations":{%q:"%d"`, corev1.PodDeletionCost, draw.IntN(21)-10)
+		if i == 0 && draw.IntN(2) == 0 {
+			cost += fmt.Sprintf(`,"afloat.dev/simulated-restart":"150s"},"labels":{%q:"yes"`, slow)
+		}
+		if err := r.mark(ctx, &list.Items[i], cost+"}"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark changes the metadata of a pod. That it is gone is no error.
+func (r *Rollouts) mark(ctx context.Context, pod *corev1.Pod, metadata string) error {
+	_, err := r.cluster.Kube.CoreV1().Pods(Namespace).Patch(ctx, pod.Name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"uid":%q,%s}}`, pod.UID, metadata), metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("marking a pod: %w", err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (r *Rollouts) playJobs(ctx context.Context, job func(int) workload) {
 			return
 		}
 		// A job that takes too long stays beside the next one.
-		r.settled(ctx, w, patience, false, jobOver)
+		r.settled(ctx, w, Patience, false, jobOver)
 		if number <= keptJobs {
 			continue
 		}
@@ -113,8 +113,7 @@ func (r *Rollouts) playCron(ctx context.Context) {
 		if r.pauseCron(ctx, true) != nil {
 			return
 		}
-		_ = wait.PollUntilContextTimeout(ctx, length, length, false,
-			func(context.Context) (bool, error) { return true, nil })
+		waitFor(ctx, length)
 	}
 }
 
@@ -126,8 +125,16 @@ func (r *Rollouts) pauseCron(ctx context.Context, paused bool) error {
 	})
 }
 
-// Rest stops what would never come to rest by itself.
-func (r *Rollouts) Rest(ctx context.Context) error { return r.pauseCron(ctx, true) }
+// Rest stops what would not come to rest by itself, or not soon.
+func (r *Rollouts) Rest(ctx context.Context) error {
+	if err := r.pauseCron(ctx, true); err != nil {
+		return err
+	}
+	return r.again(ctx, "deleting slow pods", func(ctx context.Context) error {
+		return r.cluster.Kube.CoreV1().Pods(Namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: slow})
+	})
+}
 
 // FinishPods plays what the simulated nodes do not: pods of jobs come to their end, and ephemeral containers
 // run. It returns when the context ends.

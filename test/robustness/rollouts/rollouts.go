@@ -26,8 +26,8 @@ import (
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
-// patience is how long a user waits for a rollout before the next change.
-const patience = 40 * time.Second
+// Patience is how long a user waits for a rollout before the next change.
+const Patience = 40 * time.Second
 
 // Rollouts are the users of the cluster.
 type Rollouts struct {
@@ -132,7 +132,7 @@ func (r *Rollouts) Play(ctx context.Context) {
 func (r *Rollouts) play(ctx context.Context, w workload, draw *rand.Rand) {
 	for ctx.Err() == nil {
 		patch := w.changes[draw.IntN(len(w.changes))](draw)
-		besides, choice := w.besides != nil && draw.IntN(3) == 0, draw.Uint64()
+		besides, choice := w.besides != nil && (draw.IntN(3) == 0 || w.pace > 0), draw.Uint64()
 		hurry := draw.IntN(4) == 0 // the next change comes while this one is rolled out
 		err := r.again(ctx, "changing "+w.name, func(ctx context.Context) error {
 			_, err := r.client(w).Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -146,11 +146,20 @@ func (r *Rollouts) play(ctx context.Context, w workload, draw *rand.Rand) {
 				log.Printf("What users do besides with %s: %v", w.name, err)
 			}
 		}
-		limit := patience
+		limit := Patience
 		if hurry {
 			limit = 3 * time.Second
 		}
 		r.settled(ctx, w, limit, hurry, over)
+		waitFor(ctx, w.pace)
+	}
+}
+
+// waitFor waits, at most until the context ends.
+func waitFor(ctx context.Context, length time.Duration) {
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
 	}
 }
 
