@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
 // job stores a BroadcastJob of an AdvancedCronJob named cron.
@@ -287,6 +289,14 @@ func TestRulesOfTheOrderSeeTheirViolation(t *testing.T) {
 				s.later()
 			}
 			remove(s, clone(0))
+		}},
+		"nobody tried to delete the other pod": {&order, func(s *story, violate bool) {
+			smaller(s, priced(-5))
+			remove(s, clone(0))
+			if !violate {
+				s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "DELETE", Begin: s.now, End: s.now,
+					Status: 500, Path: "/api/v1/namespaces/x/pods/web-1"})
+			}
 		}},
 		"the other pod does not stay": {&order, func(s *story, violate bool) {
 			smaller(s, priced(-5))
