@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.record.Close()) }()
 
+	s.record.Write(record.Line{Run: &record.Run{Seed: o.seed, Seconds: int(o.length.Seconds()), Commit: o.commit,
+		Cores: runtime.NumCPU(), Clocks: o.clocks, Begin: time.Now()}})
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followed, err := s.cluster.Follow(following, s.record)
 	if err != nil {
@@ -65,7 +68,7 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	if err := s.cluster.Publish(background, s.managers); err != nil {
 		return err
 	}
-	if s.users, err = rollouts.New(ctx, s.cluster, o.seed); err != nil {
+	if s.users, err = rollouts.New(ctx, s.cluster, s.record, o.seed); err != nil {
 		return err
 	}
 	s.webhook, err = faults.Serve(ctx, s.cluster, rollouts.Namespace, s.cluster.AuthorityFile())
@@ -163,6 +166,9 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	}
 	// What could not be started again while another fault lasted is started now.
 	if err := s.cluster.Repair(ctx); err != nil {
+		return err
+	}
+	if err := s.users.Rest(ctx); err != nil {
 		return err
 	}
 	s.phase(record.FaultsEnd)

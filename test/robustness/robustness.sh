@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Plays rollouts and faults on a cluster of its own, which is taken down afterwards, and judges the record. Called by
 # `make robustness`; docs/develop/robustness.md says what it does. CLOCKS=1 lets the clocks of managers differ, FAULTS is how many
-# faults there are in an hour.
+# faults there are in an hour. REPORT=1 writes the verdict to docs/quality/robustness.md, too, or without faults to docs/quality/hours.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CLUSTER=${ROBUSTNESS_CLUSTER:-afloat-robust} NODES=0 SIMULATED=4
 unset KUBECONFIG
 [[ $(id -u) == 0 ]] || { echo "make robustness needs root, for a network of its own" >&2; exit 2; }
+report=robustness
+if [[ ${FAULTS:-} == 0 ]]; then report=hours; fi
 work=$(mktemp -d)
 cluster=$PWD/bin/afloat-cluster
 finish() {
@@ -30,6 +32,7 @@ kubectl=$(hack/kubectl.sh)
 apply() { "$kubectl" apply --server-side --force-conflicts "$@" >/dev/null; }
 apply -f config/manager/namespace.yaml
 apply -f config/manager/serviceaccount.yaml
-for part in crd rbac webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
+for part in crd rbac resource-distribution webhook; do "$kubectl" kustomize "config/$part" | apply -f -; done
 "$cluster" exec -- "$work/robustness" -time "${TIME:-1h}" -seed "${SEED:-0}" -tool "$cluster" -manager "$work/manager" \
-  ${CLOCKS:+-clocks} ${FAULTS:+-faults-per-hour "$FAULTS"} -out "$PWD/bin/robustness"
+  -commit "$(git rev-parse --short=12 HEAD)" ${CLOCKS:+-clocks} ${FAULTS:+-faults-per-hour "$FAULTS"} \
+  ${REPORT:+-report "$PWD/docs/quality/$report.md"} -out "$PWD/bin/robustness"

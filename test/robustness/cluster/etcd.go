@@ -94,7 +94,7 @@ func write(to *record.Writer, key string, value []byte, revision int64) {
 // core are the resources of Kubernetes that matter, by the name that etcd has for them.
 var core = map[string]string{
 	"pods": "pods", "persistentvolumeclaims": "persistentvolumeclaims",
-	"controllerrevisions": "controllerrevisions", "leases": "leases", "minions": "nodes",
+	"configmaps": "configmaps", "controllerrevisions": "controllerrevisions", "leases": "leases", "minions": "nodes",
 }
 
 // parse reads the key of an object: the resource, for other groups after their name, then the namespace, if
@@ -118,8 +118,13 @@ func parse(key string) (record.Change, bool) {
 	default:
 		return c, false
 	}
-	// Of leases, only the lock of the managers matters.
-	return c, c.Resource != "leases" || c.Namespace == Namespace
+	switch c.Resource {
+	case "leases": // only the lock of the managers
+		return c, c.Namespace == Namespace
+	case "configmaps": // not what Kubernetes and the managers keep for themselves
+		return c, c.Namespace != Namespace && !strings.HasPrefix(c.Namespace, "kube-")
+	}
+	return c, true
 }
 
 // decode makes JSON of what is stored: custom resources are JSON already, all others are protobuf.

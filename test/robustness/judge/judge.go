@@ -60,6 +60,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	rest := r.Phase(record.RestBegins)
 	v.lives(r.Samples)
+	s.ahead = lookAhead(r)
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)
@@ -79,10 +80,11 @@ func Judge(r *record.Record) (*Verdict, error) {
 			v.add(s, &all[j], asked, text, c)
 		}
 		if !rest.IsZero() && c.Time.After(rest) && c.by != "" && c.Moves() {
-			v.add(s, &atRest, true, "a manager writes, and there is nothing to do", c)
+			v.add(s, &atRest, false, "a manager writes, and there is nothing to do", c)
 		}
 	}
 	if !rest.IsZero() {
+		v.Checked[atRest.name]++ // once, of the whole time
 		v.atEnd(s, all)
 	} else {
 		v.Findings = append(v.Findings, Finding{Rule: converges.name, Promise: converges.promise,
@@ -95,6 +97,9 @@ func Judge(r *record.Record) (*Verdict, error) {
 
 // note keeps what rules need to know of a change, before it is applied.
 func (s *state) note(c *change, v *Verdict) {
+	s.noteRun(c)
+	s.noteMemories(c)
+	s.noteStanding(c)
 	switch {
 	case c.Resource == "leases":
 		if c.after != nil && c.by != "" && c.after.holder != "" {

@@ -3,6 +3,7 @@ package judge
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,4 +154,27 @@ func (s *story) found() ([]string, []string) {
 // ends makes the present the end of the record, at rest.
 func (s *story) ends() {
 	s.r.Phases = append(s.r.Phases, record.Phase{Name: record.RestBegins, Time: s.now})
+}
+
+// bothWays is a story of a record that violates a rule, and of one that is nearly the same and does not.
+type bothWays struct {
+	rule *rule
+	tell func(s *story, violate bool)
+}
+
+// tellBothWays tells stories both ways, and looks what the judge finds.
+func tellBothWays(t *testing.T, tests map[string]bothWays) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, violate := range []bool{true, false} {
+				s := tell(t)
+				test.tell(s, violate)
+				violations, _ := s.found()
+				if violate != slices.Contains(violations, test.rule.name) || !violate && len(violations) > 0 {
+					t.Errorf("violated %t: found %v, the rule is %s", violate, violations, test.rule.name)
+				}
+			}
+		})
+	}
 }

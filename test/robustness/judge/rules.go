@@ -12,7 +12,8 @@ import (
 // rules are all promises about changes and about the end.
 func rules() []rule {
 	return []rule{availability, budget, surge, partition, reason, ordinals, condemned, onePodPerNode, instances,
-		claims, inPlace, outOfService, sidecars, parallelism, quota, converges}
+		claims, inPlace, outOfService, sidecars, parallelism, quota, converges, runs, concurrency, looks, foreign, copies,
+		places, order}
 }
 
 // availability is the budget of each workload (CS-124, SS-, DS-).
@@ -250,4 +251,16 @@ func uses(pod *corev1.Pod, claim string) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
 	})
+}
+
+// Rule is a promise that is judged, as a reader sees it.
+type Rule struct{ Name, Promise string }
+
+// Rules returns all promises that are judged.
+func Rules() []Rule {
+	var all []Rule
+	for _, r := range append(rules(), atRest, flat) {
+		all = append(all, Rule{r.name, r.promise})
+	}
+	return all
 }

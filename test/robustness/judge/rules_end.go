@@ -31,8 +31,18 @@ var converges = rule{
 			text = s.daemonsEnd(o)
 		case "sidecarsets":
 			text = s.sidecarsEnd(o)
-		case "uniteddeployments", "podunavailablebudgets", "workloadspreads":
+		case "podunavailablebudgets", "workloadspreads":
 			// What they manage is judged by itself.
+		case "uniteddeployments":
+			text = s.unitedEnds(o)
+		case "resourcedistributions":
+			text = s.copiesEnd(o)
+		case "persistentpodstates":
+			text = s.placesEnd(o)
+		case "advancedcronjobs":
+			return true, s.runsEnd(o)
+		case "ephemeraljobs":
+			return true, s.looksEnd(o)
 		case "broadcastjobs":
 			if o.status.Phase != "completed" {
 				return true, fmt.Sprintf("its phase is %q", o.status.Phase)

@@ -51,10 +51,7 @@ func ofSet(i int) pod {
 
 // Each rule has a record that violates it, and one that is nearly the same and does not.
 func TestEachRuleSeesItsViolation(t *testing.T) {
-	for name, test := range map[string]struct {
-		rule *rule
-		tell func(s *story, violate bool)
-	}{
+	tellBothWays(t, map[string]bothWays{
 		"a second pod is taken out of service": {&availability, func(s *story, violate bool) {
 			clones(s)
 			s.by("a.1", func() {
@@ -249,18 +246,7 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 				s.lease("a.1")
 			}
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, violate := range []bool{true, false} {
-				s := tell(t)
-				test.tell(s, violate)
-				violations, _ := s.found()
-				if violate != slices.Contains(violations, test.rule.name) || !violate && len(violations) > 0 {
-					t.Errorf("violated %t: found %v, the rule is %s", violate, violations, test.rule.name)
-				}
-			}
-		})
-	}
+	})
 }
 
 func TestEveryRuleHasAViolation(t *testing.T) {

@@ -36,9 +36,13 @@ type object struct {
 	// spec and status are those of objects of ours, with what rules need to know.
 	spec   spec
 	status status
-	// number is the number of a ControllerRevision, holder the holder of a lease.
+	// number is the number of a ControllerRevision, holder the holder of a lease, data that of a ConfigMap.
 	number int64
 	holder string
+	data   map[string]string
+	// standing is what the order in which pods are deleted goes by, and since is from when on it has been so.
+	standing standing
+	since    time.Time
 }
 
 // change is a change with the object before and after it; nil is none.
@@ -71,6 +75,11 @@ type state struct {
 	// holder is the process of the manager that has the lease. overlapped is when another one last wrote.
 	holder     string
 	overlapped time.Time
+	// begun is how often jobs were made for each run of an AdvancedCronJob, memories what a PersistentPodState
+	// remembered until something else, ahead what the record has after now.
+	begun    map[run]int
+	memories map[key][]memory
+	ahead    ahead
 }
 
 // past is a spec that held until a time.
@@ -80,7 +89,8 @@ type past struct {
 }
 
 func newState() *state {
-	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, history: map[key][]past{}}
+	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, history: map[key][]past{},
+		begun: map[run]int{}, memories: map[key][]memory{}}
 }
 
 // parse reads an object. Fields that no rule needs are left out.
@@ -116,6 +126,13 @@ func parse(c *record.Change) (*object, error) {
 			return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
 		}
 		o.holder = lease.Spec.HolderIdentity
+		return o, nil
+	case "configmaps":
+		var of struct{ Data map[string]string }
+		if err := json.Unmarshal(c.Object, &of); err != nil {
+			return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+		}
+		o.data = of.Data
 		return o, nil
 	case "nodes", "controllerrevisions":
 		return o, nil

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,44 @@ type spec struct {
 		Name  string `json:"name"`
 		Image string `json:"image"`
 	} `json:"containers"`
+	// Of an AdvancedCronJob.
+	Paused            bool   `json:"paused"`
+	ConcurrencyPolicy string `json:"concurrencyPolicy"`
+	HistoryLimit      *int   `json:"successfulJobsHistoryLimit"`
+	// Of a ResourceDistribution.
+	Resource struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Data map[string]string `json:"data"`
+	} `json:"resource"`
+	Targets struct {
+		Included struct {
+			List []struct {
+				Name string `json:"name"`
+			} `json:"list"`
+		} `json:"includedNamespaces"`
+	} `json:"targets"`
+	// Of a PersistentPodState.
+	TargetRef struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Name       string `json:"name"`
+	} `json:"targetRef"`
+	Required struct {
+		Keys []string `json:"keys"`
+	} `json:"requiredPersistentTopology"`
+	Preferred []struct {
+		Preference struct {
+			Keys []string `json:"keys"`
+		} `json:"preference"`
+	} `json:"preferredPersistentTopology"`
+	// Of a UnitedDeployment.
+	Topology struct {
+		Subsets []struct {
+			Name string `json:"name"`
+		} `json:"subsets"`
+	} `json:"topology"`
 	// Of a WorkloadSpread.
 	Subsets []struct {
 		Name        string              `json:"name"`
@@ -60,6 +99,29 @@ type status struct {
 	UpdatedPods            int    `json:"updatedPods"`
 	ReadyPods              int    `json:"readyPods"`
 	Phase                  string `json:"phase"`
+	// Conditions are those of all kinds.
+	Conditions []struct {
+		Type   string `json:"type"`
+		Status string `json:"status"`
+	} `json:"conditions"`
+	// Active is a list of an AdvancedCronJob, and a number of a BroadcastJob.
+	Active           json.RawMessage `json:"active"`
+	LastScheduleTime *metav1.Time    `json:"lastScheduleTime"`
+	// Of jobs and of a ResourceDistribution.
+	Desired   int `json:"desired"`
+	Match     int `json:"match"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Running   int `json:"running"`
+	Waiting   int `json:"waiting"`
+	// Of a PersistentPodState.
+	PodStates map[string]place `json:"podStates"`
+	// Of a UnitedDeployment.
+	SubsetStatuses []struct {
+		Name          string `json:"name"`
+		Replicas      int    `json:"replicas"`
+		ReadyReplicas int    `json:"readyReplicas"`
+	} `json:"subsetStatuses"`
 }
 
 // share resolves a number or a percentage.

@@ -91,6 +91,10 @@ func Read(path string) (*Record, error) {
 // Add adds what a line has.
 func (r *Record) Add(line Line) {
 	switch {
+	case line.Run != nil:
+		r.Run = *line.Run
+	case line.Rollout != nil:
+		r.Rollouts = append(r.Rollouts, *line.Rollout)
 	case line.Change != nil:
 		r.Changes = append(r.Changes, *line.Change)
 	case line.Request != nil:

@@ -1,5 +1,5 @@
 // Package record has what is recorded of a run: each change of an object, each write that a manager sent,
-// each fault, and each phase. A record is a file of JSON lines, which can be judged again at any time.
+// each fault, each rollout that a user began, and each phase. A record is a file of JSON lines, which can be judged again at any time.
 package record
 
 import (
@@ -10,10 +10,26 @@ import (
 // Line is one line of a record. Exactly one field is set.
 type Line struct {
 	Change  *Change  `json:"change,omitempty"`
+	Run     *Run     `json:"run,omitempty"`
 	Request *Request `json:"request,omitempty"`
 	Fault   *Fault   `json:"fault,omitempty"`
+	Rollout *Rollout `json:"rollout,omitempty"`
 	Phase   *Phase   `json:"phase,omitempty"`
 	Sample  *Sample  `json:"sample,omitempty"`
+}
+
+// Run says what was played. It is the first line.
+type Run struct {
+	Seed uint64 `json:"seed"`
+	// Seconds is for how long faults were injected.
+	Seconds int `json:"seconds"`
+	// Commit is the version of the sources, Cores how many processors the machine has.
+	Commit string `json:"commit,omitempty"`
+	Cores  int    `json:"cores"`
+	// Clocks is set if the clocks of the managers differed.
+	Clocks bool `json:"clocks,omitempty"`
+	// Begin is when the record begins.
+	Begin time.Time `json:"begin"`
 }
 
 // Change is one revision of etcd: an object was written or removed.
@@ -72,6 +88,17 @@ type Sample struct {
 	Goroutines float64 `json:"goroutines"`
 }
 
+// Rollout is a change that a user made, and what the user saw of it. It is written when the user goes on.
+type Rollout struct {
+	Resource string    `json:"resource"`
+	Name     string    `json:"name"`
+	Begin    time.Time `json:"begin"`
+	End      time.Time `json:"end"`
+	// Over is set if the user saw the end of the rollout. Hurried is set if the user did not wait for it.
+	Over    bool `json:"over"`
+	Hurried bool `json:"hurried,omitempty"`
+}
+
 // Names of phases. A phase lasts until the next one begins.
 const (
 	// FaultsBegin is when rollouts run and faults are injected.
@@ -92,9 +119,11 @@ type Phase struct {
 
 // Record is a whole record. Changes are in the order of their revisions, all else is in the order of time.
 type Record struct {
+	Run      Run
 	Changes  []Change
 	Requests []Request
 	Faults   []Fault
+	Rollouts []Rollout
 	Phases   []Phase
 	Samples  []Sample
 }

@@ -22,27 +22,34 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/test/robustness/cluster"
+	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
-// patience is how long a user waits for a rollout before the next change.
-const patience = 40 * time.Second
+// Patience is how long a user waits for a rollout before the next change.
+const Patience = 40 * time.Second
 
 // Rollouts are the users of the cluster.
 type Rollouts struct {
 	cluster *cluster.Cluster
+	record  *record.Writer
 	seed    uint64
 }
 
-// New makes the namespace.
-func New(ctx context.Context, c *cluster.Cluster, seed uint64) (*Rollouts, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
-	_, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the cluster must be fresh: %w", err)
+// New makes the namespaces.
+func New(ctx context.Context, c *cluster.Cluster, to *record.Writer, seed uint64) (*Rollouts, error) {
+	for _, name := range append([]string{Namespace}, targets...) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("the cluster must be fresh: %w", err)
+		}
 	}
-	return &Rollouts{cluster: c, seed: seed}, nil
+	taken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: shared}, Data: map[string]string{"of": "another"}}
+	if _, err := c.Kube.CoreV1().ConfigMaps(occupied).Create(ctx, taken, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("making a ConfigMap of somebody else: %w", err)
+	}
+	return &Rollouts{cluster: c, record: to, seed: seed}, nil
 }
 
 // Create makes all workloads. What a webhook that does not serve yet refuses is tried again.
@@ -77,7 +84,9 @@ func (r *Rollouts) create(ctx context.Context, w workload) error {
 var kinds = map[string]string{
 	"clonesets": "CloneSet", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet", "sidecarsets": "SidecarSet",
 	"uniteddeployments": "UnitedDeployment", "workloadspreads": "WorkloadSpread", "broadcastjobs": "BroadcastJob",
-	"podunavailablebudgets": "PodUnavailableBudget",
+	"podunavailablebudgets": "PodUnavailableBudget", "advancedcronjobs": "AdvancedCronJob",
+	"ephemeraljobs": "EphemeralJob", "resourcedistributions": "ResourceDistribution",
+	"persistentpodstates": "PersistentPodState",
 }
 
 func (r *Rollouts) client(w workload) dynamic.ResourceInterface {
@@ -113,7 +122,9 @@ func (r *Rollouts) Play(ctx context.Context) {
 			all.Go(func() { r.play(ctx, w, draw) })
 		}
 	}
-	all.Go(func() { r.playJobs(ctx) })
+	all.Go(func() { r.playJobs(ctx, broadcastJob) })
+	all.Go(func() { r.playJobs(ctx, ephemeralJob) })
+	all.Go(func() { r.playCron(ctx) })
 	all.Wait()
 }
 
@@ -121,7 +132,7 @@ func (r *Rollouts) Play(ctx context.Context) {
 func (r *Rollouts) play(ctx context.Context, w workload, draw *rand.Rand) {
 	for ctx.Err() == nil {
 		patch := w.changes[draw.IntN(len(w.changes))](draw)
-		specify, choice := w.specified && draw.IntN(6) == 0, draw.Uint64()
+		besides, choice := w.besides != nil && (draw.IntN(3) == 0 || w.pace > 0), draw.Uint64()
 		hurry := draw.IntN(4) == 0 // the next change comes while this one is rolled out
 		err := r.again(ctx, "changing "+w.name, func(ctx context.Context) error {
 			_, err := r.client(w).Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -130,33 +141,33 @@ func (r *Rollouts) play(ctx context.Context, w workload, draw *rand.Rand) {
 		if err != nil {
 			return
 		}
-		if specify {
-			r.specify(ctx, w, choice)
+		if besides {
+			if err := w.besides(ctx, r, w, choice); err != nil && ctx.Err() == nil {
+				log.Printf("What users do besides with %s: %v", w.name, err)
+			}
 		}
-		limit := patience
+		limit := Patience
 		if hurry {
 			limit = 3 * time.Second
 		}
-		r.settled(ctx, w, limit)
+		r.settled(ctx, w, limit, hurry, over)
+		waitFor(ctx, w.pace)
 	}
 }
 
-// specify asks for one pod of the workload to be deleted.
-func (r *Rollouts) specify(ctx context.Context, w workload, choice uint64) {
-	pod, err := r.pick(ctx, "app="+w.name, choice)
-	if err == nil && pod != nil {
-		_, err = r.cluster.Kube.CoreV1().Pods(Namespace).Patch(ctx, pod.Name, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:"true"}}}`, pod.UID, pub.SpecifiedDelete),
-			metav1.PatchOptions{})
-	}
-	if err != nil && ctx.Err() == nil {
-		log.Printf("No pod of %s was specified for deletion: %v", w.name, err)
+// waitFor waits, at most until the context ends.
+func waitFor(ctx context.Context, length time.Duration) {
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
 	}
 }
 
-// settled waits until the status says that the rollout is over, and a moment longer.
-func (r *Rollouts) settled(ctx context.Context, w workload, patience time.Duration) {
-	seen := 0
+// settled waits until a rollout that has just begun is over, and a moment longer, and records what came of it.
+func (r *Rollouts) settled(
+	ctx context.Context, w workload, patience time.Duration, hurried bool, over func(*unstructured.Unstructured) bool,
+) {
+	of, seen := record.Rollout{Resource: w.resource.Resource, Name: w.name, Begin: time.Now(), Hurried: hurried}, 0
 	// Whether it is over or takes too long, the user goes on.
 	_ = wait.PollUntilContextTimeout(ctx, time.Second, patience, false, func(ctx context.Context) (bool, error) {
 		object, err := r.client(w).Get(ctx, w.name, metav1.GetOptions{})
@@ -165,6 +176,9 @@ func (r *Rollouts) settled(ctx context.Context, w workload, patience time.Durati
 		}
 		return seen > 1, nil
 	})
+	of.End, of.Over = time.Now(), seen > 1
+	of.Hurried = !of.Over && (of.Hurried || ctx.Err() != nil)
+	r.record.Write(record.Line{Rollout: &of})
 }
 
 // over reports whether the status of a workload says that all pods are as the spec has them.
@@ -180,6 +194,14 @@ func over(object *unstructured.Unstructured) bool {
 	case "DaemonSet":
 		all := number("status", "desiredNumberScheduled")
 		return number("status", "updatedNumberScheduled") == all && number("status", "numberAvailable") == all
+	case "ResourceDistribution":
+		listed, _, _ := unstructured.NestedSlice(object.Object, "spec", "targets", "includedNamespaces", "list")
+		others := slices.ContainsFunc(listed, func(of any) bool {
+			m, ok := of.(map[string]any)
+			return ok && m["name"] == occupied
+		})
+		failed := map[bool]int64{true: 1}[others]
+		return number("status", "desired") == int64(len(listed)) && number("status", "failed") == failed
 	case "SidecarSet":
 		partition := number("spec", "updateStrategy", "partition")
 		return number("status", "updatedReadyPods") >= number("status", "matchedPods")-partition

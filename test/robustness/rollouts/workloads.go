@@ -1,8 +1,10 @@
 package rollouts
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -29,8 +31,10 @@ type workload struct {
 	spec string
 	// changes are what users change, each a function that returns a merge patch.
 	changes []func(*rand.Rand) string
-	// specified is set if users ask for chosen pods to be deleted.
-	specified bool
+	// besides is what users do now and then beside a change, and beside each one if there is a pace.
+	besides func(context.Context, *Rollouts, workload, uint64) error
+	// pace is how long users leave the workload alone after each rollout.
+	pace time.Duration
 }
 
 func image(draw *rand.Rand) string {
@@ -100,11 +104,17 @@ func volumeImage(draw *rand.Rand) string {
 // workloads are all that is rolled out.
 func workloads() []workload {
 	return []workload{
-		{resource: resource("clonesets"), name: "web", specified: true,
+		{resource: resource("clonesets"), name: "web", besides: specify,
 			spec: template("web", "") + `
 replicas: 6
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
 `, changes: changes{image, image, image, replicas(4, 7), partition(3)}},
+		// What the order of deletion goes by stays long enough for every manager to know it.
+		{resource: resource("clonesets"), name: "calm", besides: price, pace: 50 * time.Second,
+			spec: template("calm", "") + `
+replicas: 6
+updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
+`, changes: changes{replicas(2, 7), replicas(2, 7), image}},
 		{resource: resource("clonesets"), name: "surge",
 			spec: template("surge", "") + `
 replicas: 4
@@ -169,11 +179,6 @@ topology:
   - name: two
     nodeSelectorTerm: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [sim2]}]}
 `, changes: changes{unitedImage, unitedImage, replicas(2, 6)}},
-		{resource: resource("clonesets"), name: "spread",
-			spec: template("spread", "") + `
-replicas: 5
-updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
-`, changes: changes{replicas(3, 7), replicas(3, 7), image}},
 		{resource: resource("workloadspreads"), name: "spread",
 			spec: `
 targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: spread}
@@ -184,6 +189,11 @@ subsets:
 - name: second
   requiredNodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [sim2]}]}
 `},
+		{resource: resource("clonesets"), name: "spread",
+			spec: template("spread", "") + `
+replicas: 5
+updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
+`, changes: changes{replicas(3, 7), replicas(3, 7), image}},
 		{resource: resource("clonesets"), name: "guarded",
 			spec: template("guarded", "") + `
 replicas: 5
@@ -194,5 +204,23 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavaila
 selector: {matchLabels: {app: guarded}}
 maxUnavailable: 1
 `},
+		{resource: resource("persistentpodstates"), name: "parallel",
+			spec: `
+targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: parallel}
+requiredPersistentTopology: {keys: [topology.kubernetes.io/zone]}
+preferredPersistentTopology:
+- weight: 50
+  preference: {keys: [kubernetes.io/hostname]}
+`},
+		{resource: resource("resourcedistributions"), name: "shared", cluster: true, besides: spoil,
+			spec: `
+resource:
+  apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: ` + shared + `}
+  data: {version: "0"}
+targets: {includedNamespaces: {list: [{name: robustness-one}, {name: robustness-two}, {name: ` + occupied + `}]}}
+`, changes: changes{data, data, data, namespaces}},
+		cron,
 	}
 }
