@@ -236,16 +236,27 @@ func (p *planner) rollInPlace(set, others []*site) {
 }
 
 // tookOut reports whether the pod does not serve only because the rollout took it out of service: its containers
-// are ready. The manager may have died before it wrote the update. Such a pod goes on, and unlike one that is not
-// available for a reason of its own it costs, since users would otherwise lack one pod more than they allow.
+// are ready. The manager may have died before it wrote the update, or the pod is back and kubelet has not said so yet.
+// Such a pod goes on, and unlike one that is not available for a reason of its own it costs, since users would
+// otherwise lack one pod more than they allow.
 func tookOut(d *daemon) bool {
-	if d.info == nil {
-		return false
-	}
 	gate := readiness.Condition(d.pod, pub.InPlaceUpdateReady)
-	containers := readiness.Condition(d.pod, corev1.ContainersReady)
-	return gate != nil && gate.Status == corev1.ConditionFalse &&
-		containers != nil && containers.Status == corev1.ConditionTrue
+	switch {
+	case d.info == nil, gate == nil, !isTrue(d.pod, corev1.ContainersReady):
+		return false
+	case gate.Status == corev1.ConditionFalse:
+		return true
+	}
+	return !isTrue(d.pod, corev1.PodReady) &&
+		!slices.ContainsFunc(d.pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+			return !isTrue(d.pod, gate.ConditionType)
+		})
+}
+
+// isTrue reports whether the pod has a condition with status True.
+func isTrue(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
+	condition := readiness.Condition(pod, conditionType)
+	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
 // left returns the sites that the rollout leaves out.

@@ -453,7 +453,20 @@ func TestWhatTheRolloutTookOutCosts(t *testing.T) {
 		state   state
 		want    string
 	}{
-		"it goes on, alone":            {[]option{maxUnavailable(1)}, takenOut, "~n1"},
+		"it goes on, alone": {[]option{maxUnavailable(1)}, takenOut, "~n1"},
+		"it is back, and kubelet has not said so yet": {[]option{maxUnavailable(1)}, func(pod *corev1.Pod) {
+			takenOut(pod)
+			pod.Status.Conditions[0].Status = corev1.ConditionTrue
+		}, "~n1"},
+		"kubelet has not said so before it is taken out": {[]option{maxUnavailable(1)}, func(pod *corev1.Pod) {
+			takenOut(pod)
+			pod.Status.Conditions[2].Status = corev1.ConditionTrue
+		}, "~n1"},
+		"somebody else keeps it out of service": {[]option{maxUnavailable(1)}, func(pod *corev1.Pod) {
+			takenOut(pod)
+			pod.Status.Conditions[0].Status = corev1.ConditionTrue
+			pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: "example.com/balanced"})
+		}, "~n1 ~n3"},
 		"and others as far as allowed": {[]option{maxUnavailable(2)}, takenOut, "~n1 ~n3"},
 		"counted strictly":             {[]option{maxUnavailable(1), strictly}, takenOut, "~n1"},
 		"one that is down by itself":   {[]option{maxUnavailable(1)}, func(pod *corev1.Pod) { notReadyPod(pod); gated(pod) }, "~n1 ~n3"},

@@ -153,7 +153,8 @@ func images(pod *corev1.Pod, name string) (string, string) {
 	return wanted, runs
 }
 
-// sidecars is the budget of SidecarSets. A pod that does not serve is changed free of charge (SS-219).
+// sidecars is the budget of SidecarSets. A pod that does not serve is changed free of charge (SS-219), and does not
+// count while it is.
 var sidecars = rule{
 	name:    "sidecars",
 	promise: "a manager changes sidecars of a pod that serves only while at most maxUnavailable pods are being changed",
@@ -180,7 +181,8 @@ var sidecars = rule{
 					if pod.pod == nil || !active(pod) || !selects(set.spec.Selector, pod) {
 						continue
 					}
-					if wanted, runs := images(pod.pod, container.Name); runs != "" && wanted != runs {
+					if wanted, runs := images(pod.pod, container.Name); runs != "" && wanted != runs &&
+						!s.free[containerOf{pod.key, container.Name}] {
 						changing++
 					}
 				}

@@ -206,6 +206,18 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 				}
 			})
 		}},
+		"a sidecar is changed beside one of a pod that served": {&sidecars, func(s *story, violate bool) {
+			sidecarSet(s)
+			first := map[bool]pod{true: clone(1), false: down(1)}[violate]
+			s.pod(clone(0))
+			s.pod(first)
+			s.by("a.1", func() {
+				for _, p := range []pod{first, clone(0)} {
+					p.image, p.runs = "app:2", "app:1"
+					s.pod(p)
+				}
+			})
+		}},
 		"a second sidecar is changed": {&sidecars, func(s *story, violate bool) {
 			sidecarSet(s)
 			s.pod(clone(0))

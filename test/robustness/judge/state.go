@@ -72,6 +72,8 @@ type state struct {
 	// history has for each workload the specs that held within the last Lag, the present one last.
 	history map[key][]past
 	lost    []lost
+	// free are the containers whose image was changed while their pod did not serve.
+	free map[containerOf]bool
 	// holder is the process of the manager that has the lease. overlapped is when another one last wrote.
 	holder     string
 	overlapped time.Time
@@ -82,6 +84,12 @@ type state struct {
 	ahead    ahead
 }
 
+// containerOf names a container of a pod.
+type containerOf struct {
+	pod  key
+	name string
+}
+
 // past is a spec that held until a time.
 type past struct {
 	spec  spec
@@ -89,7 +97,7 @@ type past struct {
 }
 
 func newState() *state {
-	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, history: map[key][]past{},
+	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, free: map[containerOf]bool{}, history: map[key][]past{},
 		begun: map[run]int{}, memories: map[key][]memory{}}
 }
 
@@ -163,6 +171,13 @@ func (o *object) owner() types.UID {
 // apply makes the change part of the state.
 func (s *state) apply(c *change) {
 	k := c.key()
+	if c.before != nil && c.before.pod != nil && c.after != nil {
+		for _, container := range c.before.pod.Spec.Containers {
+			if is, _ := images(c.after.pod, container.Name); is != container.Image {
+				s.free[containerOf{k, container.Name}] = !serving(c.before)
+			}
+		}
+	}
 	if c.before != nil && c.before.pod != nil {
 		delete(s.pods[c.before.owner()], k)
 	}
