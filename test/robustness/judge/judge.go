@@ -106,7 +106,7 @@ func (s *state) note(c *change, v *Verdict) {
 			s.holder = c.by
 		}
 	case c.leaves() && c.by == "":
-		s.lost = append(s.lost, lost{c.before.owner(), c.key(), c.Time})
+		s.lost = append(s.lost, lost{c.before.owner(), c.key(), c.Time, active(c.after)})
 	case c.leaves():
 		v.Voluntary++
 	}

@@ -60,7 +60,7 @@ var budget = rule{
 	name:    "PodUnavailableBudget",
 	promise: "neither a manager nor an eviction takes a pod out of service if fewer would be left than the budget says",
 	check: func(s *state, c *change) (bool, string) {
-		if !c.leaves() {
+		if !c.leaves() || c.by == "" && active(c.after) { // a node says that the pod is not ready
 			return false, ""
 		}
 		for k, b := range s.objects {
@@ -79,7 +79,7 @@ var budget = rule{
 					left++
 				}
 			}
-			if left < least {
+			if left+s.lostByNodes(w.UID) < least {
 				return true, fmt.Sprintf("%d pods are left in service, and %s wants %d", left, b.key, least)
 			}
 			return true, ""

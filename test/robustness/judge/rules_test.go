@@ -45,6 +45,12 @@ func sidecarSet(s *story) {
 		"containers":[{"name":"main","image":"app:2"}],"updateStrategy":{"maxUnavailable":1}}}`)
 }
 
+func going(i int) pod {
+	p := clone(i)
+	p.going = "yes"
+	return p
+}
+
 func ofSet(i int) pod {
 	return pod{kind: "StatefulSet", workload: "db", name: fmt.Sprintf("db-%d", i), node: fmt.Sprintf("n%d", i), revision: "db-r1"}
 }
@@ -87,9 +93,22 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 			s.set("podunavailablebudgets", "web-budget", `"selector":{"matchLabels":{"app":"web"}},"maxUnavailable":1`, "")
 			s.pods("CloneSet", "web", "web-r1", 3)
 			s.later()
-			s.pod(down(0)) // by an eviction
+			s.pod(going(0)) // by an eviction
 			if violate {
 				s.by("a.1", func() { s.pod(down(1)) })
+			}
+		}},
+		"a budget is overdrawn by evictions": {&budget, func(s *story, violate bool) {
+			s.set("clonesets", "web", `"replicas":3`, "")
+			s.set("podunavailablebudgets", "web-budget", `"selector":{"matchLabels":{"app":"web"}},"maxUnavailable":1`, "")
+			s.pods("CloneSet", "web", "web-r1", 3)
+			s.later()
+			s.pod(down(1)) // so says its node
+			if violate {
+				s.later()
+			}
+			for i := range map[bool]int{true: 1, false: 2}[violate] {
+				s.pod(map[int]pod{0: going(0), 1: down(2)}[i])
 			}
 		}},
 		"a pod too many is created": {&surge, func(s *story, violate bool) {

@@ -61,6 +61,8 @@ type lost struct {
 	owner types.UID
 	pod   key
 	at    time.Time
+	// stays is set if the pod is there, and is said not to be ready.
+	stays bool
 }
 
 // state is what is stored at a revision.
@@ -230,6 +232,17 @@ func (s *state) lostOf(owner types.UID) int {
 	n := 0
 	for _, l := range s.lost {
 		if l.owner == owner && s.now.Sub(l.at) <= Lag {
+			n++
+		}
+	}
+	return n
+}
+
+// lostByNodes returns how many of them are there, and were said not to be ready. Unlike evictions they are not booked.
+func (s *state) lostByNodes(owner types.UID) int {
+	n := 0
+	for _, l := range s.lost {
+		if l.owner == owner && l.stays && s.now.Sub(l.at) <= Lag {
 			n++
 		}
 	}
