@@ -137,11 +137,9 @@ const (
 )
 
 // asked returns an expression that is true for deletions, for updates of the spec, and for updates of labels
-// that take a pod out of service, each if its gate is on. The generation, if pods have one, shows whether the
-// spec changes.
+// that take a pod out of service, each if its gate is on. Pods have no generation before Kubernetes 1.33.
 func asked(deletes, updates bool) string {
-	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
-		" || object.metadata.generation != oldObject.metadata.generation" +
+	const updated = "request.operation == 'UPDATE' && (object.spec != oldObject.spec" +
 		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" +
 		pub.UnavailablePodPrefix + "')))"
 	var operations []string

@@ -331,7 +331,7 @@ func TestInjectionAfterOtherWebhooks(t *testing.T) {
 	if got := namesOf(pod.Spec.Containers); got != "side theirs app" {
 		t.Fatalf("containers: got %s, want side theirs app", got)
 	}
-	if policy := pod.Spec.Containers[2].ResizePolicy; len(policy) == 0 || policy[0].RestartPolicy != corev1.RestartContainer {
+	if policy := pod.Spec.Containers[2].ResizePolicy; resizes(t) && (len(policy) == 0 || policy[0].RestartPolicy != corev1.RestartContainer) {
 		t.Errorf("resize policy of the pod's container: got %+v, want RestartContainer", policy)
 	}
 	var barriers []string

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // podBudget returns a budget of a workload of its name, merged with a manifest in YAML.
@@ -268,6 +270,20 @@ func TestWarningsOfBudgets(t *testing.T) {
 			}
 		}
 	}
+}
+
+// resizes reports whether the API server changes resources of pods in place, and keeps resizePolicy: from Kubernetes 1.33 on.
+func resizes(t *testing.T) bool {
+	t.Helper()
+	gates, err := features.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resizes, err := apiserver.Resizes(apiServer, gates, features.InPlaceWorkloadVerticalScaling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resizes
 }
 
 // Both versions are found by the short name.

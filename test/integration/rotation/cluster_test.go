@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
@@ -131,6 +132,16 @@ func (w *world) run(i int, binary string, flags []string) {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{w.address()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
 	})
+	// Before Kubernetes 1.33 the API server reads Endpoints.
+	endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kruise-webhook-service"}} //nolint:staticcheck // see above
+	if _, err := controllerutil.CreateOrUpdate(w.t.Context(), w.kube, endpoints, func() error {
+		endpoints.Subsets = append(endpoints.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // see above
+			Addresses: []corev1.EndpointAddress{{IP: w.address()}},                     //nolint:staticcheck // see above
+			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}}}) //nolint:staticcheck // see above
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // begin starts a process that ends with the test; if that fails it shows the log.
