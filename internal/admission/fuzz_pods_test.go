@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -162,14 +163,8 @@ func FuzzPods(f *testing.F) {
 		if err := json.Unmarshal([]byte(made), after); err != nil {
 			t.Fatalf("%s is no pod: %v", made, err)
 		}
-		names := func(pod *corev1.Pod) (all []string) {
-			for i := range pod.Spec.Containers {
-				all = append(all, pod.Spec.Containers[i].Name)
-			}
-			return all
-		}
-		for _, name := range names(before) {
-			if !slices.Contains(names(after), name) {
+		for _, name := range names(before.Spec.Containers) {
+			if !slices.Contains(names(after.Spec.Containers), name) {
 				t.Errorf("container %s of %s is gone in %s", name, text, made)
 			}
 		}
@@ -178,10 +173,20 @@ func FuzzPods(f *testing.F) {
 				t.Errorf("volume %s of %s is gone in %s", before.Spec.Volumes[i].Name, text, made)
 			}
 		}
+		if all := append(names(after.Spec.Containers), names(after.Spec.InitContainers)...); len(all) > len(slices.Compact(slices.Sorted(slices.Values(all)))) {
+			return // no API server accepts a name twice
+		}
 		if again, admitted := send(made, true); !admitted || !jsonpatch.Equal([]byte(again), []byte(made)) {
 			t.Errorf("%s with %s\nbecame %s\nand sent again %s", text, selecting, made, again)
 		}
 	})
+}
+
+func names(containers []corev1.Container) (all []string) {
+	for i := range containers {
+		all = append(all, containers[i].Name)
+	}
+	return all
 }
 
 // FuzzDisruptions: each deletion, eviction or change of a pod is allowed, or refused with a reason that has a
@@ -208,6 +213,8 @@ func FuzzDisruptions(f *testing.F) {
 		}
 		stored.Namespace, budget.Namespace, stored.UID, stored.ResourceVersion, budget.ResourceVersion = "shop", "shop", "u", "", ""
 		stored.DeletionTimestamp, budget.DeletionTimestamp = nil, nil
+		status := &budget.Status // as a controller writes it
+		status.UnavailableAllowed = int32(min(max(int64(status.CurrentAvailable)-int64(status.DesiredAvailable), 0), math.MaxInt32))
 		text = fuzzing.JSON(stored)
 
 		writes, told := 0, 0

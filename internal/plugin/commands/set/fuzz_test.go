@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -124,7 +125,7 @@ func FuzzSetEnv(f *testing.F) {
 			return
 		}
 		_, variables, ok := envutil.SplitEnvironmentFromResources(strings.Split(arguments, "\n"))
-		if !ok {
+		if !ok || !utf8.ValidString(arguments+input) { // JSON has no other texts
 			return
 		}
 		streams := genericiooptions.IOStreams{In: strings.NewReader(input)}
