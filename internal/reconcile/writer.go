@@ -299,9 +299,15 @@ func Merge[T client.Object](
 	return Patch(ctx, w, object, body, subresource)
 }
 
-// Read reads an object from the API server. The next plan uses what it read, even if the caches are older.
+// Read reads an object from the API server. The next plan uses what it read, even if the caches are older; so it
+// does if there is no such object.
 func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into client.Object) error {
 	if err := w.Own.Live.Get(ctx, name, into); err != nil {
+		if apierrors.IsNotFound(err) {
+			into.SetNamespace(name.Namespace)
+			into.SetName(name.Name)
+			w.Own.remember(w.owner, &write{operation: gone, object: into, at: w.Now()})
+		}
 		return err
 	}
 	found, err := w.Own.found(ctx, into, w.Now())

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // protect adds a budget that lets one pod be out of service; options change it.
@@ -76,7 +77,7 @@ func (r *budgetRun) events(reason string) []string {
 }
 
 // PUB-061, PUB-062, PUB-D6: a booking ends 20 s or 10 s after it, by a look at the API server: a pod that is
-// out of service there counts no more, though the cache does not show that yet. Of a deletion that has not
+// out of service there counts no more, though the cache does not show that yet, for however long. Of a deletion that has not
 // come the pod is told, and of an update or a resize, which is booked as one, it is not.
 // TestHowLongBookingsLive shows the other ends.
 func TestTheEndOfABooking(t *testing.T) {
@@ -89,7 +90,8 @@ func TestTheEndOfABooking(t *testing.T) {
 		policyv1beta1.Update: {life: 10 * time.Second},
 		policyv1beta1.Resize: {life: 10 * time.Second},
 	} {
-		for _, lost := range []bool{false, true} {
+		for _, end := range []string{"stays", "crashes", "goes"} {
+			lost := end != "stays"
 			r := newWorld(1)
 			r.options.Updates, r.options.Resizes = true, true
 			r.withSet(3, 1)
@@ -128,8 +130,11 @@ func TestTheEndOfABooking(t *testing.T) {
 				r.count()
 				holds("within its life")
 			}
-			if lost { // less than the caches lag behind before the end
+			switch end { // less than the caches lag behind before the end
+			case "crashes":
 				r.node.Crash(pod.Name)
+			case "goes":
+				r.Remove(podKey(pod.Name))
 			}
 			r.Pass(at.Add(want.life).Sub(r.Now()))
 			for r.leader.work() { // nothing has come to the caches
@@ -151,8 +156,22 @@ func TestTheEndOfABooking(t *testing.T) {
 			if want.told != "" {
 				told = []string{pod.Name + want.told}
 			}
+			if end == "goes" {
+				told = nil
+			}
 			if got := r.events("NotDeleted"); !slices.Equal(got, told) {
-				t.Errorf("%s, lost %v: %q", by, lost, got)
+				t.Errorf("%s, %s: %q", by, end, got)
+			}
+			for range 3 { // something else happens, before anything has come to the caches
+				r.Pass(reconcile.RetrySoon)
+				for request := range r.leader.led.queue.due {
+					r.leader.led.queue.due[request] = r.Now()
+				}
+				for r.leader.work() {
+				}
+			}
+			if s := r.budget("b").Status; s.CurrentAvailable != current {
+				t.Errorf("available pods: got %d, want %d; %s, the pod %s, counted again: %+v", s.CurrentAvailable, current, by, end, s)
 			}
 		}
 	}

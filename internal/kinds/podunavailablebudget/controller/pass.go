@@ -250,7 +250,7 @@ func (p *Pass) snapshot(
 		return nil, nil, err
 	}
 
-	s.Pods = reconcile.Overlay(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
+	s.Pods = p.newest(s)
 	return s, read, nil
 }
 
@@ -377,36 +377,30 @@ func (p *Pass) selected(
 }
 
 // look reads pods from the API server whose bookings end now although the cache shows them in service, since
-// the cache may be stale.
+// the cache may be stale. What it finds counts until the cache is as new, however long that takes.
 func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	overdue := podunavailablebudget.Overdue(s)
 	if len(overdue) == 0 {
 		return nil
 	}
 
-	now := make([]*corev1.Pod, len(overdue))
-	errs := p.API.For(s.Rules.Budget.UID).Each(ctx, len(overdue), func(i int) error {
-		pod := &corev1.Pod{}
-		err := p.API.Live.Get(ctx, client.ObjectKeyFromObject(overdue[i]), pod)
-		if err == nil && pod.UID == overdue[i].UID {
-			now[i] = pod
-		}
-		return client.IgnoreNotFound(err)
+	writer := p.API.For(s.Rules.Budget.UID)
+	errs := writer.Each(ctx, len(overdue), func(i int) error {
+		return client.IgnoreNotFound(writer.Read(ctx, client.ObjectKeyFromObject(overdue[i]), &corev1.Pod{}))
 	})
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reading pods whose bookings end: %w", err)
 	}
-
-	for i, pod := range overdue {
-		at := slices.Index(s.Pods, pod)
-		if now[i] == nil {
-			s.Pods = slices.Delete(s.Pods, at, at+1)
-		} else {
-			s.Pods[at] = now[i]
-		}
-	}
+	s.Pods = p.newest(s)
 
 	return nil
+}
+
+// newest returns the pods of a snapshot with what is known of them from writes and from the API server.
+func (p *Pass) newest(s *podunavailablebudget.Snapshot) []*corev1.Pod {
+	return reconcile.Overlay(p.API.Own, s.Rules.Budget.UID, s.Pods, func(pod *corev1.Pod) bool {
+		return s.Rules.Targets() || s.Rules.Selects(pod)
+	})
 }
 
 // stamp annotates the pods that the budget decides about with its name.
