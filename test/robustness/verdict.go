@@ -142,12 +142,13 @@ func page(r *record.Record, v *judge.Verdict) string {
 		len(violations), len(r.Changes), len(r.Requests), v.Voluntary)
 	add("and %d times a manager wrote a pod while another one had the lease.\n", v.Overlaps)
 
-	add("\n## Rollouts\n\nA user waits %s for the end of a rollout, and hurries now and then, or stops with the faults. All rollouts end\nafter the faults, or a rule is violated.\n\n", rollouts.Patience)
-	add("| kind | begun | seen to end | not waited for |\n|---|--:|--:|--:|\n")
-	progresses := progressOf(r)
-	for _, kind := range slices.Sorted(maps.Keys(progresses)) {
-		p := progresses[kind]
-		add("| %s | %d | %d | %d |\n", kind, p.begun, p.over, p.hurried)
+	if progresses := progressOf(r); len(progresses) > 0 {
+		add("\n## Rollouts\n\nA user waits %s for the end of a rollout, and hurries now and then, or stops with the faults. All rollouts end\nafter the faults, or a rule is violated.\n\n", rollouts.Patience)
+		add("| kind | begun | seen to end | not waited for |\n|---|--:|--:|--:|\n")
+		for _, kind := range slices.Sorted(maps.Keys(progresses)) {
+			p := progresses[kind]
+			add("| %s | %d | %d | %d |\n", kind, p.begun, p.over, p.hurried)
+		}
 	}
 
 	if len(v.Lives) > 0 {
