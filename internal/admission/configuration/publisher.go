@@ -338,7 +338,7 @@ func (p *Publisher) webhooks(
 	for i, item := range append(append([]any{}, present...), template...) {
 		entry, ok := item.(map[string]any)
 		name, _, _ := unstructured.NestedString(entry, "name")
-		if !ok || seen[name] {
+		if !ok || name == "" || seen[name] { // API servers refuse a list with an entry without a name
 			continue
 		}
 
