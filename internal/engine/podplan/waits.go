@@ -31,6 +31,7 @@ func (p *Planner) waits() *waiting.Wait {
 	name := func(info *Pod, why string) {
 		down++
 		wait.Stuck = wait.Stuck || readiness.Stuck(info.Pod)
+		wait.Unpulled = wait.Unpulled || readiness.Unpulled(info.Pod)
 		wait.Name(info.Pod.Name, why)
 	}
 

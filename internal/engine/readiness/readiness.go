@@ -70,6 +70,17 @@ func Stuck(pod *corev1.Pod) bool {
 		})
 }
 
+// Unpulled reports whether a container of the pod waits for an image that cannot be pulled. Kubelet shows that in
+// turn with the back-off of the container that ran before.
+func Unpulled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			waits := s.State.Waiting
+			return waits != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull",
+				"InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}, waits.Reason)
+		})
+}
+
 // Settled reports whether the pod's lifecycle state lets it count as available: it is empty or Normal
 // (IPU-152).
 func Settled(pod *corev1.Pod) bool {

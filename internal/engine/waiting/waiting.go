@@ -25,11 +25,11 @@ const (
 type Wait struct {
 	// Reason is one word; Message is a sentence with the numbers.
 	Reason, Message string
-	// Stuck is true if a pod that is waited for cannot recover by itself, for example because its image
-	// cannot be pulled.
-	Stuck bool
-	pods  []string
-	more  int
+	// Stuck is true if a pod that is waited for cannot recover by itself. Unpulled is true if that is because an
+	// image cannot be pulled.
+	Stuck, Unpulled bool
+	pods            []string
+	more            int
 }
 
 // Name adds a pod that is waited for, with its own reason.
@@ -112,7 +112,10 @@ func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.D
 
 	due := w.since.Add(stillFor)
 	about := p.Wait.Reason
-	if p.Wait.Stuck { // this is news, even after a report before the node found it out
+	switch { // this is news, even after a report before the node found it out
+	case p.Wait.Unpulled:
+		about += " for an image"
+	case p.Wait.Stuck:
 		about += " for pods that are stuck"
 	}
 	if again := w.reported[about].Add(reportAgain); again.After(due) {

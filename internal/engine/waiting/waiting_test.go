@@ -19,6 +19,11 @@ func TestARolloutThatStandsStillIsReported(t *testing.T) {
 		w.Stuck = true
 		return w
 	}
+	unpulled := func(reason string) *Wait {
+		w := stuck(reason)
+		w.Unpulled = true
+		return w
+	}
 	for name, steps := range map[string][]struct {
 		at    time.Duration
 		p     Progress
@@ -50,6 +55,13 @@ func TestARolloutThatStandsStillIsReported(t *testing.T) {
 			{at: 45 * time.Second, p: Progress{Wait: stuck("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
 			{at: 50 * time.Second, p: Progress{Wait: wait("A")}, after: 580 * time.Second},
 			{at: 60 * time.Second, p: Progress{Wait: stuck("A")}, after: 585 * time.Second},
+		},
+		"a pull that fails in turn with the back-off of the container before": {
+			{at: 0, p: Progress{Wait: unpulled("A")}, after: 30 * time.Second},
+			{at: 30 * time.Second, p: Progress{Wait: stuck("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 45 * time.Second, p: Progress{Wait: unpulled("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 50 * time.Second, p: Progress{Wait: stuck("A")}, after: 580 * time.Second},
+			{at: 60 * time.Second, p: Progress{Wait: unpulled("A")}, after: 585 * time.Second},
 		},
 		"another rollout with fewer that have arrived": {
 			{at: 0, p: Progress{Generation: 1, Complete: true, Arrived: 10}},

@@ -33,6 +33,7 @@ func (p *planner) waits() *waiting.Wait {
 		}
 		name := v.Pod.Namespace + "/" + v.Pod.Name
 		wait.Stuck = wait.Stuck || info.underway && readiness.Stuck(v.Pod)
+		wait.Unpulled = wait.Unpulled || info.underway && readiness.Unpulled(v.Pod)
 		switch v.Reason {
 		case ReasonMaxUnavailable, ReasonBudget:
 			if wait.Reason == "" {
