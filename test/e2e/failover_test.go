@@ -30,12 +30,15 @@ audit log, is the longest time between two writes of pods by the managers, three
 
 | lease / renew deadline / retry | the leader ends because | least s | median s | most s |
 |---|---|--:|--:|--:|
-%[2]sThe shipped values are the first ones. A leader whose pod is deleted gives the lock back. One that is killed, or stands still, does not, and the lock has
+%[2]s
+The shipped values are the first ones. A leader whose pod is deleted gives the lock back. One that is killed, or stands still, does not, and the lock has
 to run out: up to the lease's duration and one retry.
 
-A shorter lease costs two writes of the lease a second with two managers in place of one, and it costs calm: a leader that cannot reach
-the API server for the renew deadline ends and starts again, and three seconds are less than an API server takes to restart. No rollout is harmed by a leader that does not know yet that it is none, since its writes are
-guarded by the versions of the objects ([decision 5](../decisions/0005-three-writes.md)); so the values are a choice of calm, not of safety.
+A shorter lease costs a write of the lease each second in place of one each two seconds, and it costs calm: a leader that cannot reach
+the API server for the renew deadline ends and starts again, and three seconds are less than an API server takes to restart. It was seen in the sitting of 2026-11-28: a manager that had
+just become the leader started its controllers on two busy cores, and lost the lease within five seconds. The other one was stopped next, kubelet backed off before it started the first one
+again, and for 61 seconds nobody led: that is the longest time in the last row. So the shipped values stay. No rollout is harmed by a leader that does not know yet that it is none, since its writes
+are guarded by the versions of the objects ([decision 5](../decisions/0005-three-writes.md)); the values are a choice of calm, not of safety.
 `
 
 // lease is how long the leader's lock holds, how long it tries to renew it, and how often.

@@ -62,23 +62,24 @@ func Ready(pod *corev1.Pod) bool {
 // Stuck reports whether a container of the pod waits for something other than its creation, such as an image
 // that cannot be pulled.
 func Stuck(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
-		func(s corev1.ContainerStatus) bool {
-			waits := s.State.Waiting
-			return waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" &&
-				waits.Reason != "PodInitializing"
-		})
+	return waits(pod, func(reason string) bool {
+		return !slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, reason)
+	})
 }
 
 // Unpulled reports whether a container of the pod waits for an image that cannot be pulled. Kubelet shows that in
 // turn with the back-off of the container that ran before.
 func Unpulled(pod *corev1.Pod) bool {
+	return waits(pod, func(reason string) bool {
+		return slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",
+			"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}, reason)
+	})
+}
+
+// waits reports whether a container of the pod waits for a reason that is one of those meant.
+func waits(pod *corev1.Pod, meant func(reason string) bool) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
-		func(s corev1.ContainerStatus) bool {
-			waits := s.State.Waiting
-			return waits != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull",
-				"InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}, waits.Reason)
-		})
+		func(s corev1.ContainerStatus) bool { return s.State.Waiting != nil && meant(s.State.Waiting.Reason) })
 }
 
 // Settled reports whether the pod's lifecycle state lets it count as available: it is empty or Normal
