@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -160,8 +159,8 @@ func run(signal context.Context, args []string) error {
 	if err := showMetrics(mgr, gates.Metric(), build.Metric(), watched, kinds.Pulse); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
-		return fmt.Errorf("adding what frees memory: %w", err)
+	if err := readPods(ctx, mgr); err != nil {
+		return err
 	}
 
 	ending.all = noneStays(mgr.GetAPIReader(), o.installNamespace)
@@ -182,22 +181,32 @@ func sendLast(stop func(context.Context) error) {
 	}
 }
 
-// freeAfterStart returns the memory of the first list of all pods to the operating system. Most of it is
-// garbage, since pods are received in full and stored slim, and the process would keep it otherwise.
-func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
-	return func(ctx context.Context) error {
-		// This returns when the cache is synced.
-		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
-			return fmt.Errorf("waiting for the pods: %w", err)
-		}
-		debug.FreeOSMemory()
-		select {
-		case <-time.After(30 * time.Second): // the controllers have handled their first events by then
-			debug.FreeOSMemory()
-		case <-ctx.Done():
-		}
-		return nil
+// readPods lets each replica read all pods before it is ready, so that one that stands by can go on at once when it
+// leads. Reading them takes seconds in a large cluster.
+func readPods(ctx context.Context, mgr ctrl.Manager) error {
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
+		return fmt.Errorf("reading pods: %w", err)
 	}
+	return mgr.Add(freeAfterStart{})
+}
+
+// freeAfterStart is started when the caches have been read. It returns the memory of the first list of all pods to the
+// operating system. Most of it is garbage, since pods are received in full and stored slim, and the process would keep it
+// otherwise.
+type freeAfterStart struct{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (freeAfterStart) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (freeAfterStart) Start(ctx context.Context) error {
+	debug.FreeOSMemory()
+	select {
+	case <-time.After(30 * time.Second): // the controllers have handled their first events by then
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // addHealth adds the checks of the caches and the controllers of this replica, and the runnable that reports

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,12 @@ func (r *replica) Write(text []byte) (int, error) {
 	return r.logs.Write(text)
 }
 
+func (r *replica) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.logs.String()
+}
+
 func (i *installation) replica(args ...string) *replica {
 	i.t.Helper()
 	address := func() string {
@@ -167,9 +174,7 @@ func (i *installation) replica(args ...string) *replica {
 	i.t.Cleanup(func() {
 		_ = r.process.Process.Kill()
 		if i.t.Failed() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			i.t.Logf("the manager at %s:\n%s", r.probes, r.logs.String())
+			i.t.Logf("the manager at %s:\n%s", r.probes, r.text())
 		}
 	})
 	return r
@@ -258,7 +263,7 @@ func (i *installation) hold(by string) {
 }
 
 // OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps
-// certificates, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
+// certificates, has read all pods, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
 // show who leads.
 func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	t.Parallel()
@@ -297,8 +302,14 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a leader without lease goes on")
 	}
-	standby := i.replica(election...)
+	standby := i.replica(append(election, "--v=2")...)
 	standby.becomesReady()
+	i.eventually("it has read all pods before it leads", func() error {
+		if logs := standby.text(); !regexp.MustCompile(`"Caches populated".*type="\*v1\.Pod"`).MatchString(logs) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 	second := i.gated("second")
 	set := func(name string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{}

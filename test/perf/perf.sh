@@ -47,7 +47,7 @@ for scenario in "$@"; do
   if [[ -n ${PERF_MANAGER:-} ]]; then
     manager=$PERF_MANAGER
   else
-    manager="env WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
+    manager="env GOMEMLIMIT=${PERF_MEMORY:-900MiB} WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
       --metrics-addr=$host:18080 --health-probe-addr=$host:18000 --enable-pprof --pprof-addr=$host:18090 --shutdown-delay-duration=0s --v=3
       --feature-gates=PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true"
     manager=${manager//$'\n'/}

@@ -105,8 +105,8 @@ type restingMemory struct{ rss, heap float64 }
 // memoryAtRest waits until the manager writes nothing any more and reports its memory, before and after a
 // garbage collection.
 func (b *bench) memoryAtRest(ctx context.Context, when string) (restingMemory, error) {
-	log := &auditLog{path: b.audit}
-	if err := log.skip(); err != nil {
+	log, err := b.log()
+	if err != nil {
 		return restingMemory{}, err
 	}
 	if _, err := b.quiet(ctx, log); err != nil {
