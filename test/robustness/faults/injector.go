@@ -83,15 +83,24 @@ func (i *Injector) lock(target string) *sync.Mutex {
 
 // inject injects one fault, and records it when it has ended.
 func (i *Injector) inject(ctx context.Context, done <-chan struct{}, number int, s Step) {
-	if s.Target == leader {
-		s.Target = i.leader().Name
-	}
-	// A program that is being started again cannot be hit by another fault of programs.
+	// A program that is being started again cannot be hit by another fault of programs. Who leads may change until it is
+	// started.
 	process := map[string]bool{Kill: true, Pause: true, Restart: true, Clock: true, Overlap: true}[s.Kind]
-	if process {
+	target := s.Target
+	for held := false; !held; {
+		if target == leader {
+			s.Target = i.leader().Name
+		}
+		if !process {
+			break
+		}
 		lock := i.lock(s.Target)
 		lock.Lock()
-		defer lock.Unlock()
+		if held = target != leader || i.leader().Name == s.Target; held {
+			defer lock.Unlock()
+		} else {
+			lock.Unlock()
+		}
 	}
 
 	f := record.Fault{Number: number, Kind: s.Kind, Target: s.Target, Begin: time.Now()}
@@ -170,6 +179,9 @@ func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *clu
 			return 0, err
 		}
 		last(3*time.Second, done)
+		if i.leader() == m { // nobody took the lease
+			return 0, nil
+		}
 		return 1, nil
 	default:
 		f := &proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay}
