@@ -56,6 +56,14 @@ func TestARecordThatIsNotWholeIsNotWell(t *testing.T) {
 			s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "PATCH", Begin: s.now.Add(time.Second), Status: 200,
 				Path: "/apis/apps.kruise.io/v1beta1/namespaces/x/clonesets/web/status"})
 		}, "nothing to do"},
+		"an event about a workload at rest": {func(s *story) {
+			s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "POST", Begin: s.now.Add(time.Second), Status: 201,
+				Path: "/apis/events.k8s.io/v1/namespaces/x/events"})
+		}, "nothing to do"},
+		"an event about a manager at rest": {func(s *story) {
+			s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "POST", Begin: s.now.Add(time.Second), Status: 201,
+				Path: "/apis/events.k8s.io/v1/namespaces/kruise-system/events"})
+		}, ""},
 		"a write after the rest": {func(s *story) {
 			s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "PATCH", Begin: s.now.Add(time.Hour), Status: 200,
 				Path: "/apis/apps.kruise.io/v1beta1/namespaces/x/clonesets/web/status"})
