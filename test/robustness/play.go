@@ -44,7 +44,7 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	defer func() { err = errors.Join(err, s.record.Close()) }()
 
 	s.record.Write(record.Line{Run: &record.Run{Seed: o.seed, Seconds: int(o.length.Seconds()), Commit: o.commit,
-		Cores: runtime.NumCPU(), Clocks: o.clocks, Begin: time.Now()}})
+		Faults: len(s.plan()), Cores: runtime.NumCPU(), Clocks: o.clocks, Begin: time.Now()}})
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followed, err := s.cluster.Follow(following, s.record)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	var users sync.WaitGroup
 	users.Go(func() { s.users.Play(changing) })
 	end := time.After(s.length)
-	injector.Run(ctx, faults.Plan(s.seed, s.length, s.perHour, s.clocks))
+	injector.Run(ctx, s.plan())
 	select {
 	case <-end: // without faults, users alone
 	case <-ctx.Done():
@@ -174,6 +174,9 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	s.phase(record.FaultsEnd)
 	return nil
 }
+
+// plan returns the faults that are to be injected.
+func (s *stage) plan() []faults.Step { return faults.Plan(s.seed, s.length, s.perHour, s.clocks) }
 
 func (s *stage) phase(name string) {
 	log.Printf("Phase: %s", name)

@@ -30,7 +30,11 @@ func TestThePageSaysAll(t *testing.T) {
 			t.Errorf("the page has no %q:\n%s", want, got)
 		}
 	}
-	r.Faults = nil
+	r.Faults, r.Run.Faults = nil, 5
+	if got := page(r, v); strings.Contains(got, "FAULTS=0") || !strings.Contains(got, "everything fails?") {
+		t.Errorf("the page of a run whose faults were not injected:\n%s", got)
+	}
+	r.Run.Faults = 0
 	if got := page(r, v); !strings.Contains(got, "FAULTS=0") || !strings.Contains(got, "Hours of rollouts") {
 		t.Errorf("the page of a run without faults:\n%s", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ func (c *Cluster) Follow(ctx context.Context, to *record.Writer) (func() error, 
 				}
 				write(to, string(event.Kv.Key), value, event.Kv.ModRevision)
 			}
+		}
+		if ctx.Err() == nil { // otherwise the record would look like one of a cluster at rest
+			failed <- errors.New("the watch of etcd ended by itself")
 		}
 	}()
 

@@ -15,9 +15,10 @@ import (
 
 // Pods hits pods as users and drains do.
 type Pods interface {
-	// Delete deletes a pod, Evict asks for its eviction. The number chooses it among those of the moment.
-	Delete(ctx context.Context, choice uint64) error
-	Evict(ctx context.Context, choice uint64) error
+	// Delete deletes a pod, Evict asks for its eviction. The number chooses it among those of the moment. They return
+	// how many pods were hit.
+	Delete(ctx context.Context, choice uint64) (int, error)
+	Evict(ctx context.Context, choice uint64) (int, error)
 }
 
 // Injector injects faults.
@@ -82,22 +83,31 @@ func (i *Injector) lock(target string) *sync.Mutex {
 
 // inject injects one fault, and records it when it has ended.
 func (i *Injector) inject(ctx context.Context, done <-chan struct{}, number int, s Step) {
-	if s.Target == leader {
-		s.Target = i.leader().Name
-	}
-	// A program that is being started again cannot be hit by another fault of programs.
+	// A program that is being started again cannot be hit by another fault of programs. Who leads may change until it is
+	// started.
 	process := map[string]bool{Kill: true, Pause: true, Restart: true, Clock: true, Overlap: true}[s.Kind]
-	if process {
+	target := s.Target
+	for held := false; !held; {
+		if target == leader {
+			s.Target = i.leader().Name
+		}
+		if !process {
+			break
+		}
 		lock := i.lock(s.Target)
 		lock.Lock()
-		defer lock.Unlock()
+		if held = target != leader || i.leader().Name == s.Target; held {
+			defer lock.Unlock()
+		} else {
+			lock.Unlock()
+		}
 	}
 
 	f := record.Fault{Number: number, Kind: s.Kind, Target: s.Target, Begin: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	err := i.play(ctx, done, s)
-	f.End = time.Now()
+	hits, err := i.play(ctx, done, s)
+	f.End, f.Hits = time.Now(), &hits
 	if err != nil {
 		f.Error = err.Error()
 		log.Printf("Fault %d, %s of %s: %v", number, s.Kind, s.Target, err)
@@ -125,12 +135,13 @@ func (i *Injector) manager(name string) *cluster.Manager {
 	return nil
 }
 
-func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) error {
+// play injects one fault, and returns how often it hit anything.
+func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) (int, error) {
 	switch s.Kind {
 	case WebhookSlow, WebhookFails:
-		defer i.Webhook.inject(s.Kind)()
+		end := i.Webhook.inject(s.Kind)
 		last(s.Length, done)
-		return nil
+		return end(), nil
 	case DeletePod:
 		return i.Pods.Delete(ctx, s.Choice)
 	case EvictPod:
@@ -139,10 +150,10 @@ func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) error
 	if m := i.manager(s.Target); m != nil {
 		return i.playManager(ctx, done, m, s)
 	}
-	return i.playProgram(ctx, done, s)
+	return 1, i.playProgram(ctx, done, s)
 }
 
-func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *cluster.Manager, s Step) error {
+func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *cluster.Manager, s Step) (int, error) {
 	switch s.Kind {
 	case Kill, Restart, Clock:
 		signal, shift := syscall.SIGKILL, time.Duration(0)
@@ -153,26 +164,31 @@ func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *clu
 			shift = s.Delay
 		}
 		if err := m.Stop(ctx, signal); err != nil {
-			return err
+			return 0, err
 		}
 		last(s.Length, done)
-		return m.Start(shift)
+		return 1, m.Start(shift)
 	case Pause:
-		return pause(m.Signal, s.Length, done)
+		return 1, pause(m.Signal, s.Length, done)
 	case Overlap:
 		release := m.Proxy.Inject(&proxy.Fault{Kind: proxy.HoldWrites})
 		defer release()
 		// What it is about to write is held back before it is paused.
 		last(time.Second, done)
 		if err := pause(m.Signal, s.Length, done); err != nil {
-			return err
+			return 0, err
 		}
 		last(3*time.Second, done)
-		return nil
+		if i.leader() == m { // nobody took the lease
+			return 0, nil
+		}
+		return 1, nil
 	default:
-		defer m.Proxy.Inject(&proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay})()
+		f := &proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay}
+		end := m.Proxy.Inject(f)
 		last(s.Length, done)
-		return nil
+		end()
+		return f.Hits(), nil
 	}
 }
 

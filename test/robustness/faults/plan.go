@@ -117,7 +117,10 @@ func Plan(seed uint64, length time.Duration, perHour int, clocks bool) []Step {
 				rand64(draw, time.Duration(c.most-c.least)*time.Second)
 			s.Delay = 100*time.Millisecond + rand64(draw, 2900*time.Millisecond)
 			if s.Kind == Clock {
-				s.Delay = time.Duration(draw.IntN(41)-20) * time.Second
+				s.Delay = time.Duration(draw.IntN(40)-20) * time.Second
+				if s.Delay >= 0 { // each clock is off
+					s.Delay += time.Second
+				}
 			}
 			if busy[s.Target] > at {
 				continue

@@ -27,6 +27,7 @@ type Webhook struct {
 	server *http.Server
 	mutex  sync.Mutex
 	fault  string
+	hits   int
 	end    chan struct{}
 }
 
@@ -96,17 +97,19 @@ func (w *Webhook) Close() error {
 	return nil
 }
 
-// inject makes the webhook slow, or lets it fail, until the returned function is called.
-func (w *Webhook) inject(fault string) func() {
+// inject makes the webhook slow, or lets it fail, until the returned function is called, which returns how many reviews
+// that hit.
+func (w *Webhook) inject(fault string) func() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	end := make(chan struct{})
-	w.fault, w.end = fault, end
-	return func() {
+	w.fault, w.hits, w.end = fault, 0, end
+	return func() int {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		w.fault = ""
 		close(end)
+		return w.hits
 	}
 }
 
@@ -114,6 +117,7 @@ func (w *Webhook) inject(fault string) func() {
 func (w *Webhook) ServeHTTP(to http.ResponseWriter, from *http.Request) {
 	w.mutex.Lock()
 	fault, end := w.fault, w.end
+	w.hits++
 	w.mutex.Unlock()
 	switch fault {
 	case WebhookFails:

@@ -21,30 +21,38 @@ func newAuthors(all []record.Request) *authors {
 		r := &all[i]
 		switch {
 		case r.Revision != 0:
-			a.answered[r.Revision] = r
-		case r.Sent && (r.Status == 0 || r.Status >= 500 || r.Verb == "DELETE" && r.Status < 300):
-			for _, k := range keysOf(r.Path) {
-				a.unanswered[k] = append(a.unanswered[k], r)
+			// The answer of a write that changes nothing names an older revision.
+			if a.answered[r.Revision] == nil {
+				a.answered[r.Revision] = r
 			}
+		case r.Sent && (r.Status == 0 || r.Status >= 500 || r.Verb == "DELETE" && r.Status < 300):
+			k := keyOf(r.Path)
+			a.unanswered[k] = append(a.unanswered[k], r)
 		}
 	}
 	return a
 }
 
-// keysOf returns the ends of a path by which an object may be looked up: resource, namespace and name.
-func keysOf(path string) []string {
+// keyOf returns the end of a path by which an object may be looked up: namespace, resource and name. The namespace
+// may be empty, and the name is, where an object is created.
+func keyOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	for i, p := range parts {
-		if p == "namespaces" && len(parts) > i+2 {
-			return []string{strings.Join(parts[i+1:min(len(parts), i+4)], "/")}
-		}
+	version := 2 // api, v1
+	if parts[0] == "apis" {
+		version = 3
 	}
-	return nil
+	parts = parts[min(version, len(parts)):]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[1:]
+	} else {
+		parts = append([]string{""}, parts...)
+	}
+	return strings.Join(parts[:min(3, len(parts))], "/")
 }
 
 // of returns the process that made a change, or nothing.
 func (a *authors) of(c *change) string {
-	if r := a.answered[c.Revision]; r != nil {
+	if r := a.answered[c.Revision]; r != nil && !c.Time.Before(r.Begin) {
 		return r.Manager
 	}
 	within := func(r *record.Request) bool {

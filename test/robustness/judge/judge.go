@@ -58,7 +58,6 @@ type rule struct {
 func Judge(r *record.Record) (*Verdict, error) {
 	v := &Verdict{Checked: map[string]int{}}
 	s, who, all := newState(), newAuthors(r.Requests), rules()
-	rest := r.Phase(record.RestBegins)
 	v.lives(r.Samples)
 	s.ahead = lookAhead(r)
 	for i := range r.Changes {
@@ -79,18 +78,10 @@ func Judge(r *record.Record) (*Verdict, error) {
 			asked, text := all[j].check(s, c)
 			v.add(s, &all[j], asked, text, c)
 		}
-		if !rest.IsZero() && c.Time.After(rest) && c.by != "" && c.Moves() {
-			v.add(s, &atRest, false, "a manager writes, and there is nothing to do", c)
-		}
 	}
-	if !rest.IsZero() {
-		v.Checked[atRest.name]++ // once, of the whole time
-		v.atEnd(s, all)
-	} else {
-		v.Findings = append(v.Findings, Finding{Rule: converges.name, Promise: converges.promise,
-			Text: "no rest was reached after the faults had ended", Time: s.now})
-		v.atEnd(s, all)
-	}
+	v.atEnd(s, all)
+	v.judgeRest(r)
+	v.judgeWhole(r, s)
 
 	return v, nil
 }
@@ -100,20 +91,46 @@ func (s *state) note(c *change, v *Verdict) {
 	s.noteRun(c)
 	s.noteMemories(c)
 	s.noteStanding(c)
+	noteApart(c)
 	switch {
 	case c.Resource == "leases":
-		if c.after != nil && c.by != "" && c.after.holder != "" {
+		if c.after != nil && c.by != "" && c.after.holder != "" && c.by != s.holder {
+			s.deposed[s.holder] = c.Time
 			s.holder = c.by
+			delete(s.deposed, c.by)
 		}
-	case c.leaves() && c.by == "":
-		s.lost = append(s.lost, lost{c.before.owner(), c.key(), c.Time, active(c.after)})
-	case c.leaves():
+	case c.leaves() || c.goes():
+		s.lost = append(slices.DeleteFunc(s.lost, func(l lost) bool { return !s.late(l.at) }), lost{c, c.Time})
+	}
+	if c.leaves() && c.by != "" {
 		v.Voluntary++
 	}
+	if c.goes() {
+		s.gone[c.key()] = c.Time
+	}
 	if c.Resource == "pods" && c.by != "" && s.holder != "" && c.by != s.holder {
-		s.overlapped = c.Time
+		s.overlapped[c.owner()] = c.Time
+		if s.deposed[c.by].IsZero() {
+			s.deposed[c.by] = c.Time // it never had it
+		}
 		v.Overlaps++
 	}
+}
+
+// lease is about managers that go on without it. What they have sent may arrive later, and they need a moment to
+// learn of it.
+var lease = rule{
+	name:    "lease",
+	promise: "a manager whose lease another one has taken writes no pods any more after 45 seconds",
+	check: func(s *state, c *change) (bool, string) {
+		if c.Resource != "pods" || c.by == "" || s.holder == "" {
+			return false, ""
+		}
+		if at := s.deposed[c.by]; c.by != s.holder && !s.late(at) {
+			return true, fmt.Sprintf("%s has the lease, and %s is without it since %s", s.holder, c.by, at.UTC().Format("15:04:05"))
+		}
+		return true, ""
+	},
 }
 
 func (v *Verdict) add(s *state, r *rule, asked bool, text string, c *change) {
@@ -122,7 +139,7 @@ func (v *Verdict) add(s *state, r *rule, asked bool, text string, c *change) {
 	}
 	if text != "" {
 		v.Findings = append(v.Findings, Finding{Rule: r.name, Promise: r.promise, Text: text,
-			Object: c.key().String(), Revision: c.Revision, By: c.by, Time: c.Time, Known: r.overlap && s.overlaps()})
+			Object: c.key().String(), Revision: c.Revision, By: c.by, Time: c.Time, Known: r.overlap && s.overlaps(c)})
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *story) found() ([]string, []string) {
 	var violations, known []string
 	for _, f := range v.Findings {
 		switch {
-		case f.Rule == converges.name && s.r.Phase(record.RestBegins).IsZero():
+		case (f.Rule == converges.name || f.Rule == whole.name) && s.r.Phase(record.RestBegins).IsZero():
 		case f.Known:
 			known = append(known, f.Rule)
 		default:
@@ -151,9 +151,13 @@ func (s *story) found() ([]string, []string) {
 	return violations, known
 }
 
-// ends makes the present the end of the record, at rest.
+// ends makes the present the end of the record, at rest, and the record whole.
 func (s *story) ends() {
-	s.r.Phases = append(s.r.Phases, record.Phase{Name: record.RestBegins, Time: s.now})
+	for _, name := range []string{record.FaultsBegin, record.FaultsEnd, record.RestBegins} {
+		s.r.Phases = append(s.r.Phases, record.Phase{Name: name, Time: s.now})
+	}
+	s.r.Phases = append(s.r.Phases, record.Phase{Name: record.RestEnds, Time: s.now.Add(time.Minute)})
+	s.r.Rollouts = append(s.r.Rollouts, record.Rollout{Resource: "clonesets", Over: true})
 }
 
 // bothWays is a story of a record that violates a rule, and of one that is nearly the same and does not.

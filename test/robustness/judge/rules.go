@@ -13,7 +13,7 @@ import (
 func rules() []rule {
 	return []rule{availability, budget, surge, partition, reason, ordinals, condemned, onePodPerNode, instances,
 		claims, inPlace, outOfService, sidecars, parallelism, quota, converges, runs, concurrency, looks, foreign, copies,
-		places, order}
+		places, order, lease, kept, sequence, oneByOne, heldBack, crowd, behind}
 }
 
 // availability is the budget of each workload (CS-124, SS-, DS-).
@@ -32,7 +32,7 @@ var availability = rule{
 		if w.resource == "statefulsets" && s.isCondemned(w, c.before) {
 			return false, ""
 		}
-		left, least := s.serving(w), s.loosest(w).available-s.lostOf(w.UID)
+		left, least := s.serving(w), s.loosest(w).available-s.lostOf(w.UID, serving, false)
 		if left >= least {
 			return true, ""
 		}
@@ -79,7 +79,7 @@ var budget = rule{
 					left++
 				}
 			}
-			if left+s.lostByNodes(w.UID) < least {
+			if left+s.lostOf(w.UID, serving, true) < least { // unlike evictions, what nodes say is not booked
 				return true, fmt.Sprintf("%d pods are left in service, and %s wants %d", left, b.key, least)
 			}
 			return true, ""
@@ -136,14 +136,7 @@ var partition = rule{
 		l := s.loosest(w)
 		switch w.resource {
 		case "clonesets":
-			moved := 0
-			for _, pod := range s.pods[w.UID] {
-				if active(pod) && !specified(w, pod) &&
-					pod.Labels[pub.ControllerRevisionHash] == c.after.Labels[pub.ControllerRevisionHash] {
-					moved++
-				}
-			}
-			if moved > l.updated {
+			if moved := s.moved(w, c.after.Labels[pub.ControllerRevisionHash]); moved > l.updated {
 				return true, fmt.Sprintf("%d pods of %s are of the new revision, and %d may be", moved, w.key, l.updated)
 			}
 			return true, ""
@@ -155,6 +148,17 @@ var partition = rule{
 		}
 		return false, ""
 	},
+}
+
+// moved counts the pods of a revision that are to stay.
+func (s *state) moved(w *object, revision string) int {
+	n := 0
+	for _, pod := range s.pods[w.UID] {
+		if active(pod) && !specified(w, pod) && pod.Labels[pub.ControllerRevisionHash] == revision {
+			n++
+		}
+	}
+	return n
 }
 
 // specified reports whether users asked for the pod to be deleted.
@@ -169,14 +173,14 @@ var reason = rule{
 	promise: "a pod of a CloneSet is deleted only if there are too many, or if it was specified",
 	overlap: true,
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.by == "" || !active(c.before) || active(c.after) {
+		if !c.goes() || c.by == "" {
 			return false, ""
 		}
 		w := s.workload(c.before)
 		if w == nil || w.resource != "clonesets" || w.DeletionTimestamp != nil {
 			return false, ""
 		}
-		if l := s.loosest(w); s.active(w)+s.lostOf(w.UID) < l.replicas && !specified(w, c.before) {
+		if l := s.loosest(w); s.active(w)+s.lostOf(w.UID, active, false) < l.replicas && !specified(w, c.before) {
 			return true, fmt.Sprintf("%s has %d pods left, and wants %d", w.key, s.active(w), l.replicas)
 		}
 		return true, ""
@@ -209,19 +213,22 @@ var ordinals = rule{
 // condemned is the order in which a StatefulSet gets smaller.
 var condemned = rule{
 	name:    "scale-in order",
-	promise: "pods of a StatefulSet that are too many go from the highest ordinal down",
+	promise: "pods in service of an ordered StatefulSet that are too many go from the highest ordinal down",
 	overlap: true,
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.by == "" || !active(c.before) || active(c.after) {
+		if !c.goes() || c.by == "" {
 			return false, ""
 		}
 		w := s.workload(c.before)
 		if w == nil || w.resource != "statefulsets" || w.spec.PodManagementPolicy == "Parallel" ||
-			w.DeletionTimestamp != nil || ordinal(c.Name) < s.loosest(w).most {
+			w.DeletionTimestamp != nil || !s.isCondemned(w, c.before) {
 			return false, ""
 		}
 		for _, pod := range s.pods[w.UID] {
-			if active(pod) && ordinal(pod.Name) > ordinal(c.Name) {
+			// Of pods that are out of service the lowest may go first. A deletion that was held back may arrive when
+			// the set has grown again.
+			if down := !serving(c.before) && (!serving(pod) || s.late(pod.since)); active(pod) &&
+				ordinal(pod.Name) > ordinal(c.Name) && !down && !s.late(pod.CreationTimestamp.Time) {
 				return true, fmt.Sprintf("%s is still there", pod.key)
 			}
 		}
@@ -234,7 +241,7 @@ var claims = rule{
 	name:    "claims",
 	promise: "no PersistentVolumeClaim is deleted while a pod lives that uses it",
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "persistentvolumeclaims" || c.by == "" || c.before == nil ||
+		if c.Resource != "persistentvolumeclaims" || c.before == nil || // whoever deletes it, since no user does
 			c.before.DeletionTimestamp != nil || c.after != nil && c.after.DeletionTimestamp == nil {
 			return false, ""
 		}
@@ -259,7 +266,7 @@ type Rule struct{ Name, Promise string }
 // Rules returns all promises that are judged.
 func Rules() []Rule {
 	var all []Rule
-	for _, r := range append(rules(), atRest, flat) {
+	for _, r := range append(rules(), atRest, flat, whole) {
 		all = append(all, Rule{r.name, r.promise})
 	}
 	return all

@@ -3,14 +3,10 @@ package judge
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/afloat-project/afloat/api/pub"
 )
-
-// atRest is asked about each change after everything has come to its end.
-var atRest = rule{
-	name:    "nothing is written at rest",
-	promise: "no manager writes anything but its lease when there is nothing to do",
-}
 
 // converges is asked about each object at the end.
 var converges = rule{
@@ -31,8 +27,10 @@ var converges = rule{
 			text = s.daemonsEnd(o)
 		case "sidecarsets":
 			text = s.sidecarsEnd(o)
-		case "podunavailablebudgets", "workloadspreads":
-			// What they manage is judged by itself.
+		case "podunavailablebudgets":
+			text = s.budgetEnds(o)
+		case "workloadspreads":
+			text = s.spreadEnds(o)
 		case "uniteddeployments":
 			text = s.unitedEnds(o)
 		case "resourcedistributions":
@@ -44,10 +42,7 @@ var converges = rule{
 		case "ephemeraljobs":
 			return true, s.looksEnd(o)
 		case "broadcastjobs":
-			if o.status.Phase != "completed" {
-				return true, fmt.Sprintf("its phase is %q", o.status.Phase)
-			}
-			return true, ""
+			return true, s.jobEnds(o)
 		default:
 			return false, ""
 		}
@@ -71,6 +66,20 @@ func (s *state) podEnds(o *object) (bool, string) {
 		return true, "it is not in service"
 	case o.Labels[pub.SpecifiedDelete] != "":
 		return true, "it was to be deleted, and is there"
+	}
+	if sameRevision(o.Labels[pub.ControllerRevisionHash], s.newest(w)) {
+		for _, c := range w.spec.Template.Spec.Containers {
+			if has, _ := images(o.pod, c.Name); has != c.Image {
+				return true, fmt.Sprintf("it is said to be of the newest revision, and container %s has the image %s, not %s", c.Name, has, c.Image)
+			}
+		}
+	}
+	for _, v := range o.pod.Spec.Volumes {
+		if of := v.PersistentVolumeClaim; of != nil {
+			if claim := s.objects[key{"persistentvolumeclaims", o.Namespace, of.ClaimName}]; claim == nil || claim.DeletionTimestamp != nil {
+				return true, fmt.Sprintf("claim %s is not there, or is being deleted", of.ClaimName)
+			}
+		}
 	}
 	for _, c := range o.pod.Spec.Containers {
 		if wanted, runs := images(o.pod, c.Name); wanted != runs {
@@ -108,6 +117,8 @@ func (s *state) setEnds(o *object) string {
 		return fmt.Sprintf("it has %d pods, %d of them in service, and wants %d", all, ready, l.replicas)
 	case updated < least:
 		return fmt.Sprintf("%d pods are of revision %s, and %d should be", updated, newest, least)
+	case st.UpdateRevision != newest:
+		return fmt.Sprintf("updateRevision is %s, and the newest revision is %s", st.UpdateRevision, newest)
 	case st.Replicas != all || st.ReadyReplicas != ready || st.UpdatedReplicas != updated:
 		return fmt.Sprintf("the status has %d replicas, %d ready, %d updated; there are %d, %d, %d",
 			st.Replicas, st.ReadyReplicas, st.UpdatedReplicas, all, ready, updated)
@@ -138,6 +149,59 @@ func (s *state) daemonsEnd(o *object) string {
 	return ""
 }
 
+// jobEnds says what is wrong with a BroadcastJob at the end.
+func (s *state) jobEnds(o *object) string {
+	on, succeeded := map[string]bool{}, 0
+	for _, pod := range s.pods[o.UID] {
+		if pod.pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+			on[pod.pod.Spec.NodeName] = true
+		}
+	}
+	switch st, nodes := o.status, s.nodes(); {
+	case st.Phase != "completed":
+		return fmt.Sprintf("its phase is %q", st.Phase)
+	case len(on) != nodes || st.Desired != nodes || st.Succeeded != succeeded:
+		return fmt.Sprintf("%d pods succeeded on %d of %d nodes; the status has %d desired, %d succeeded", succeeded, len(on), nodes,
+			st.Desired, st.Succeeded)
+	}
+	return ""
+}
+
+// budgetEnds says what is wrong with a PodUnavailableBudget at the end.
+func (s *state) budgetEnds(o *object) string {
+	available := 0
+	for _, pod := range s.objects {
+		if pod.pod != nil && pod.Namespace == o.Namespace && serving(pod) && selects(o.spec.Selector, pod) {
+			available++
+		}
+	}
+	if st := o.status; st.CurrentAvailable != available || st.UnavailableAllowed != max(available-st.DesiredAvailable, 0) {
+		return fmt.Sprintf("%d pods are in service; the status has %d, of which %d must be and %d need not be", available,
+			st.CurrentAvailable, st.DesiredAvailable, st.UnavailableAllowed)
+	}
+	return ""
+}
+
+// spreadEnds says what is wrong with a WorkloadSpread at the end.
+func (s *state) spreadEnds(o *object) string {
+	for _, st := range o.status.SubsetStatuses {
+		there := 0
+		for _, pod := range s.objects {
+			if name, subset := placement(pod); pod.pod != nil && pod.Namespace == o.Namespace && active(pod) && name == o.Name && subset == st.Name {
+				there++
+			}
+		}
+		if st.Replicas != there {
+			return fmt.Sprintf("subset %s has %d pods, and the status has %d", st.Name, there, st.Replicas)
+		}
+	}
+	if n := len(o.status.SubsetStatuses); n != len(o.spec.Subsets) {
+		return fmt.Sprintf("the status has %d subsets of %d", n, len(o.spec.Subsets))
+	}
+	return ""
+}
+
 // sidecarsEnd says what is wrong with a SidecarSet at the end.
 func (s *state) sidecarsEnd(o *object) string {
 	matched, updated := 0, 0
@@ -149,6 +213,9 @@ func (s *state) sidecarsEnd(o *object) string {
 		same := true
 		for _, c := range o.spec.Containers {
 			wanted, _ := images(pod.pod, c.Name)
+			if wanted == "" {
+				return fmt.Sprintf("%s has no container %s", pod.key, c.Name)
+			}
 			same = same && wanted == c.Image
 		}
 		if same {

@@ -51,6 +51,9 @@ var runs = rule{
 			return false, ""
 		}
 		at := c.after.Annotations[pub.ScheduledAt]
+		if at == "" {
+			return true, "it says no time"
+		}
 		if n := s.begun[run{c.after.owner(), at}]; n > 1 {
 			return true, fmt.Sprintf("%d jobs were made for %s", n, at)
 		}

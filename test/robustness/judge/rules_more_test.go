@@ -13,11 +13,18 @@ func (s *story) job(name, at, status, finalizers string) {
 	s.put("broadcastjobs", "x", name, fmt.Sprintf(`{"metadata":{"name":%[1]q,"namespace":"x","uid":%[1]q,"generation":1,
 		"finalizers":[%[2]s],"annotations":{"apps.kruise.io/scheduled-at":%[3]q},"ownerReferences":[%[4]s]},"status":{%[5]s}}`,
 		name, finalizers, at, owner("AdvancedCronJob", "cron"), status))
+	if !strings.Contains(status, "completed") {
+		return
+	}
+	for i := range 3 {
+		s.pod(pod{kind: "BroadcastJob", workload: name, name: fmt.Sprintf("%s-%d", name, i), node: fmt.Sprintf("n%d", i), phase: "Succeeded"})
+	}
 }
 
 const (
 	minuteOne, minuteTwo = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
-	ended                = `"phase":"completed","observedGeneration":1,"conditions":[{"type":"Complete","status":"True"}]`
+	completed            = `"desired":3,"succeeded":3,"phase":"completed",`
+	ended                = completed + `"observedGeneration":1,"conditions":[{"type":"Complete","status":"True"}]`
 )
 
 func TestRulesOfJobsSeeTheirViolation(t *testing.T) {
@@ -66,7 +73,7 @@ func TestRulesOfJobsSeeTheirViolation(t *testing.T) {
 		}},
 		"an active job is not listed": {&converges, func(s *story, violate bool) {
 			s.set("advancedcronjobs", "cron", "", `"active":[{"uid":"cron-1"}],"lastScheduleTime":"`+minuteOne+`"`)
-			s.job("cron-1", minuteOne, `"phase":"completed","observedGeneration":1,"conditions":[{"type":"Complete","status":"`+
+			s.job("cron-1", minuteOne, completed+`"observedGeneration":1,"conditions":[{"type":"Complete","status":"`+
 				map[bool]string{true: "True", false: "False"}[violate]+`"}]`, "")
 			s.ends()
 		}},
@@ -321,7 +328,7 @@ func united(s *story, one, two int, status string) {
 	for name, n := range map[string]int{"one": one, "two": two} {
 		s.put("clonesets", "x", name, fmt.Sprintf(`{"metadata":{"name":%[1]q,"namespace":"x","uid":%[1]q,"labels":{
 			"apps.kruise.io/subset-name":%[1]q,"apps.kruise.io/controller-revision-hash":"all-r1"},"ownerReferences":[%[2]s]},
-			"spec":{"replicas":%[3]d},"status":{"replicas":%[3]d,"readyReplicas":%[3]d,"updatedReplicas":%[3]d}}`,
+			"spec":{"replicas":%[3]d},"status":{"replicas":%[3]d,"readyReplicas":%[3]d,"updatedReplicas":%[3]d,"updateRevision":"%[1]s-r1"}}`,
 			name, owner("UnitedDeployment", "all"), n))
 		s.revisionOf("CloneSet", name, name+"-r1", 1)
 		for i := range n {

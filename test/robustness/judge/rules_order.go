@@ -48,7 +48,12 @@ func (s *state) noteStanding(c *change) {
 		return
 	}
 	c.after.standing, c.after.since = standingOf(c.after), c.Time
-	if c.before != nil && c.before.standing == c.after.standing {
+	if c.before == nil {
+		c.after.made = c.by
+		return
+	}
+	c.after.made, c.after.served = c.before.made, c.before.served || serving(c.before)
+	if c.before.standing == c.after.standing {
 		c.after.since = c.before.since
 	}
 }
@@ -86,9 +91,8 @@ func lookAhead(r *record.Record) ahead {
 	}
 	for i := range r.Requests {
 		if q := &r.Requests[i]; q.Verb == "DELETE" {
-			for _, k := range keysOf(q.Path) {
-				a.deletions[k] = append(a.deletions[k], q.Begin)
-			}
+			k := keyOf(q.Path)
+			a.deletions[k] = append(a.deletions[k], q.Begin)
 		}
 	}
 	return a
@@ -113,7 +117,7 @@ var order = rule{
 	promise: "a CloneSet that gets smaller deletes pods that are not in service first, then those that cost less",
 	overlap: true,
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.by == "" || !active(c.before) || active(c.after) {
+		if !c.goes() || c.by == "" {
 			return false, ""
 		}
 		w := s.workload(c.before)

@@ -62,9 +62,15 @@ var onePodPerNode = rule{
 // instances are the names of CloneSets for their pods.
 var instances = rule{
 	name:    "instance IDs",
-	promise: "no two pods of a CloneSet have the same instance ID",
+	promise: "each pod of a CloneSet has an instance ID, and no two have the same",
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.before != nil || c.after.Labels[pub.CloneSetInstanceID] == "" {
+		if c.Resource != "pods" || c.before != nil {
+			return false, ""
+		}
+		if c.after.Labels[pub.CloneSetInstanceID] == "" {
+			if w := s.workload(c.after); w != nil && w.resource == "clonesets" {
+				return true, "it has none"
+			}
 			return false, ""
 		}
 		for _, pod := range s.pods[c.after.owner()] {
@@ -160,40 +166,47 @@ var sidecars = rule{
 	promise: "a manager changes sidecars of a pod that serves only while at most maxUnavailable pods are being changed",
 	overlap: true,
 	check: func(s *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.by == "" || c.before == nil || !serving(c.before) || c.after == nil {
+		set, name := s.upgrades(c)
+		if set == nil {
 			return false, ""
 		}
-		for k, set := range s.objects {
-			if k.resource != "sidecarsets" || !selects(set.spec.Selector, c.after) {
+		most, changing := 0, 0
+		for _, sp := range s.specs(set) {
+			most = max(most, share(sp.UpdateStrategy.MaxUnavailable, set.status.MatchedPods, 1, true))
+		}
+		for _, pod := range s.objects {
+			if pod.pod == nil || !active(pod) || !selects(set.spec.Selector, pod) {
 				continue
 			}
-			for _, container := range set.spec.Containers {
-				was, runs := images(c.before.pod, container.Name)
-				is, _ := images(c.after.pod, container.Name)
-				if was == is || was == "" || was != runs {
-					continue // a pod that is being changed already may be changed again
-				}
-				most, changing := 0, 0
-				for _, sp := range s.specs(set) {
-					most = max(most, share(sp.UpdateStrategy.MaxUnavailable, set.status.MatchedPods, 1, true))
-				}
-				for _, pod := range s.objects {
-					if pod.pod == nil || !active(pod) || !selects(set.spec.Selector, pod) {
-						continue
-					}
-					if wanted, runs := images(pod.pod, container.Name); runs != "" && wanted != runs &&
-						!s.free[containerOf{pod.key, container.Name}] {
-						changing++
-					}
-				}
-				if changing > most {
-					return true, fmt.Sprintf("%d pods of %s are being changed, and %d may be", changing, k, most)
-				}
-				return true, ""
+			if wanted, runs := images(pod.pod, name); runs != "" && wanted != runs && !s.free[containerOf{pod.key, name}] {
+				changing++
 			}
 		}
-		return false, ""
+		if changing > most {
+			return true, fmt.Sprintf("%d pods of %s are being changed, and %d may be", changing, set.key, most)
+		}
+		return true, ""
 	},
+}
+
+// upgrades returns the SidecarSet whose sidecar a manager changes in a pod that serves, and the container. A pod that
+// is being changed already may be changed again.
+func (s *state) upgrades(c *change) (*object, string) {
+	if c.Resource != "pods" || c.by == "" || !serving(c.before) || c.after == nil {
+		return nil, ""
+	}
+	for k, set := range s.objects {
+		if k.resource != "sidecarsets" || !selects(set.spec.Selector, c.after) {
+			continue
+		}
+		for _, of := range set.spec.Containers {
+			was, runs := images(c.before.pod, of.Name)
+			if is, _ := images(c.after.pod, of.Name); was != is && was != "" && was == runs {
+				return set, of.Name
+			}
+		}
+	}
+	return nil, ""
 }
 
 // parallelism is the limit of BroadcastJobs.
@@ -228,7 +241,7 @@ func placement(o *object) (string, string) {
 // quota is that of WorkloadSpreads. It holds with any number of managers (decision 0018).
 var quota = rule{
 	name:    "quota",
-	promise: "a subset of a WorkloadSpread has at most maxReplicas pods",
+	promise: "each new pod is in a subset of its WorkloadSpread, which has at most maxReplicas pods",
 	check: func(s *state, c *change) (bool, string) {
 		if c.Resource != "pods" || c.before != nil {
 			return false, ""
@@ -236,6 +249,11 @@ var quota = rule{
 		name, subset := placement(c.after)
 		spread := s.objects[key{"workloadspreads", c.Namespace, name}]
 		if spread == nil {
+			for k, o := range s.objects {
+				if k.resource == "workloadspreads" && k.namespace == c.Namespace && o.spec.targets(c.after) && !s.late(o.CreationTimestamp.Time) {
+					return true, fmt.Sprintf("it is in no subset of %s", k)
+				}
+			}
 			return false, ""
 		}
 		for _, of := range spread.spec.Subsets {

@@ -264,12 +264,13 @@ func TestEachRuleSeesItsViolation(t *testing.T) {
 			}
 		}},
 		"a rollout does not end": {&converges, func(s *story, violate bool) {
-			s.set("clonesets", "web", `"replicas":3`, `"observedGeneration":104,"replicas":3,"readyReplicas":3,"updatedReplicas":3`)
+			s.set("clonesets", "web", `"replicas":3`, `"observedGeneration":104,"replicas":3,"readyReplicas":3,"updatedReplicas":3,"updateRevision":"web-r1"`)
 			s.revisionOf("CloneSet", "web", "web-r1", 1)
 			s.pods("CloneSet", "web", "web-r1", map[bool]int{true: 2, false: 3}[violate])
 			s.ends()
 		}},
 		"a manager writes at rest": {&atRest, func(s *story, violate bool) {
+			s.set("workloadspreads", "none", "", fmt.Sprintf(`"observedGeneration":%d`, s.revision))
 			s.ends()
 			if violate {
 				s.by("a.1", func() { s.put("pods", "x", "other", `{"metadata":{"name":"other"}}`) })

@@ -1,6 +1,9 @@
 package judge
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Labels of the workloads and pods of a UnitedDeployment (UD-069).
 const (
@@ -42,6 +45,9 @@ func (s *state) unitedEnds(o *object) string {
 		}
 		if revision := child.Labels[unitedRevision]; revision != s.newest(o) {
 			return fmt.Sprintf("%s is of revision %s, and should be of %s", child.key, revision, s.newest(o))
+		}
+		if is, want := child.spec.Template.Spec.Containers, o.spec.Template.CloneSetTemplate.Spec.Template.Spec.Containers; !slices.Equal(is, want) {
+			return fmt.Sprintf("%s has containers %v, and should have %v", child.key, is, want)
 		}
 		replicas += child.spec.replicas()
 		for _, pod := range s.pods[child.UID] {

@@ -40,7 +40,11 @@ type object struct {
 	number int64
 	holder string
 	data   map[string]string
-	// standing is what the order in which pods are deleted goes by, and since is from when on it has been so.
+	// made is the process that created a pod, and served is set if the pod was in service before.
+	made   string
+	served bool
+	// standing is what the order in which pods are deleted goes by, and since is from when on it has been so; of a workload,
+	// since when its status has told two revisions apart.
 	standing standing
 	since    time.Time
 }
@@ -56,13 +60,10 @@ type change struct {
 // key names the object of the change.
 func (c *change) key() key { return key{c.Resource, c.Namespace, c.Name} }
 
-// lost is when a pod of a workload was taken out of service by somebody other than a manager.
+// lost is a change by which a pod of a workload went out of service, or began to go.
 type lost struct {
-	owner types.UID
-	pod   key
-	at    time.Time
-	// stays is set if the pod is there, and is said not to be ready.
-	stays bool
+	*change
+	at time.Time
 }
 
 // state is what is stored at a revision.
@@ -74,11 +75,15 @@ type state struct {
 	// history has for each workload the specs that held within the last Lag, the present one last.
 	history map[key][]past
 	lost    []lost
+	// gone is when the pod of a name began to go, or went.
+	gone map[key]time.Time
 	// free are the containers whose image was changed while their pod did not serve.
 	free map[containerOf]bool
-	// holder is the process of the manager that has the lease. overlapped is when another one last wrote.
+	// holder is the process of the manager that has the lease. overlapped is when another one last wrote a pod of a
+	// workload, and deposed since when each process that wrote pods has been without the lease.
 	holder     string
-	overlapped time.Time
+	overlapped map[types.UID]time.Time
+	deposed    map[string]time.Time
 	// begun is how often jobs were made for each run of an AdvancedCronJob, memories what a PersistentPodState
 	// remembered until something else, ahead what the record has after now.
 	begun    map[run]int
@@ -100,7 +105,8 @@ type past struct {
 
 func newState() *state {
 	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, free: map[containerOf]bool{}, history: map[key][]past{},
-		begun: map[run]int{}, memories: map[key][]memory{}}
+		begun: map[run]int{}, memories: map[key][]memory{}, gone: map[key]time.Time{}, overlapped: map[types.UID]time.Time{},
+		deposed: map[string]time.Time{}}
 }
 
 // parse reads an object. Fields that no rule needs are left out.
@@ -110,11 +116,15 @@ func parse(c *record.Change) (*object, error) {
 	}
 	o := &object{key: key{c.Resource, c.Namespace, c.Name}, revision: c.Revision}
 	var part struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Revision int64             `json:"revision"`
+		Metadata    metav1.ObjectMeta `json:"metadata"`
+		Revision    int64             `json:"revision"`
+		Undecodable string            `json:"undecodable"`
 	}
 	if err := json.Unmarshal(c.Object, &part); err != nil {
 		return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+	}
+	if part.Undecodable != "" {
+		return nil, fmt.Errorf("%s at revision %d was not recorded: %s", o.key, c.Revision, part.Undecodable)
 	}
 	o.ObjectMeta, o.number = part.Metadata, part.Revision
 
@@ -205,7 +215,7 @@ func (s *state) apply(c *change) {
 func (s *state) specs(of *object) []spec {
 	var all []spec
 	for _, p := range s.history[of.key] {
-		if s.now.Sub(p.until) <= Lag {
+		if s.late(p.until) {
 			all = append(all, p.spec)
 		}
 	}
@@ -227,30 +237,36 @@ func (s *state) workload(pod *object) *object {
 	return found
 }
 
-// lostOf returns how many pods others have taken from a workload, so recently that a manager may not know.
-func (s *state) lostOf(owner types.UID) int {
-	n := 0
+// lostOf returns how many pods others have taken from a workload, so recently that a manager may not know, and that
+// are not back. is says what they were. If they stay, only those count that did not go at once, because nodes said that
+// they are not ready.
+func (s *state) lostOf(owner types.UID, is func(*object) bool, stay bool) int {
+	pods := map[key]bool{}
 	for _, l := range s.lost {
-		if l.owner == owner && s.now.Sub(l.at) <= Lag {
-			n++
+		if l.by == "" && l.before.owner() == owner && s.late(l.at) && is(l.before) && !is(l.after) &&
+			!is(s.objects[l.key()]) && (!stay || active(l.after)) {
+			pods[l.key()] = true
 		}
 	}
-	return n
+	return len(pods)
 }
 
-// lostByNodes returns how many of them are there, and were said not to be ready. Unlike evictions they are not booked.
-func (s *state) lostByNodes(owner types.UID) int {
-	n := 0
-	for _, l := range s.lost {
-		if l.owner == owner && l.stays && s.now.Sub(l.at) <= Lag {
-			n++
-		}
+// late reports whether something is so new that a manager may not know of it.
+func (s *state) late(at time.Time) bool { return s.now.Sub(at) <= Lag }
+
+// overlaps reports whether two managers have written pods of the workload of late.
+func (s *state) overlaps(c *change) bool {
+	at, ok := s.overlapped[c.owner()]
+	return ok && s.late(at)
+}
+
+// owner returns the UID of what controls the object that was changed.
+func (c *change) owner() types.UID {
+	if c.after != nil {
+		return c.after.owner()
 	}
-	return n
+	return c.before.owner()
 }
-
-// overlaps reports whether two managers have written of late.
-func (s *state) overlaps() bool { return !s.overlapped.IsZero() && s.now.Sub(s.overlapped) <= Lag }
 
 // active reports whether a pod runs, or will run, and is not going.
 func active(o *object) bool {
@@ -278,6 +294,9 @@ func serving(o *object) bool {
 	state := o.Labels[pub.LifecycleState]
 	return state == "" || state == string(pub.LifecycleStateNormal)
 }
+
+// goes reports whether the change is that a pod begins to go.
+func (c *change) goes() bool { return c.Resource == "pods" && active(c.before) && !active(c.after) }
 
 // leaves reports whether the change takes a pod out of service.
 func (c *change) leaves() bool {

@@ -20,10 +20,16 @@ type spec struct {
 	// Of a BroadcastJob.
 	Parallelism *intstr.IntOrString `json:"parallelism"`
 	// Of a SidecarSet.
-	Containers []struct {
-		Name  string `json:"name"`
-		Image string `json:"image"`
-	} `json:"containers"`
+	Containers []container `json:"containers"`
+	// Of a workload, and of a UnitedDeployment.
+	Template struct {
+		template
+		CloneSetTemplate struct {
+			Spec struct {
+				Template template `json:"template"`
+			} `json:"spec"`
+		} `json:"cloneSetTemplate"`
+	} `json:"template"`
 	// Of an AdvancedCronJob.
 	Paused            bool   `json:"paused"`
 	ConcurrencyPolicy string `json:"concurrencyPolicy"`
@@ -78,7 +84,22 @@ type spec struct {
 	} `json:"scaleStrategy"`
 }
 
+type container struct {
+	Name  string `json:"name"`
+	Image string `json:"image"`
+}
+
+// template is that of pods.
+type template struct {
+	Spec struct {
+		Containers []container `json:"containers"`
+	} `json:"spec"`
+}
+
 type rolling struct {
+	PodUpdatePolicy string `json:"podUpdatePolicy"`
+	// Type is what DaemonSets have in its place.
+	Type           string              `json:"rollingUpdateType"`
 	Paused         bool                `json:"paused"`
 	Partition      *intstr.IntOrString `json:"partition"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
@@ -92,6 +113,7 @@ type status struct {
 	ReadyReplicas          int    `json:"readyReplicas"`
 	UpdatedReplicas        int    `json:"updatedReplicas"`
 	UpdateRevision         string `json:"updateRevision"`
+	CurrentRevision        string `json:"currentRevision"`
 	DesiredNumberScheduled int    `json:"desiredNumberScheduled"`
 	UpdatedNumberScheduled int    `json:"updatedNumberScheduled"`
 	NumberAvailable        int    `json:"numberAvailable"`
@@ -99,6 +121,10 @@ type status struct {
 	UpdatedPods            int    `json:"updatedPods"`
 	ReadyPods              int    `json:"readyPods"`
 	Phase                  string `json:"phase"`
+	// Of a PodUnavailableBudget.
+	CurrentAvailable   int `json:"currentAvailable"`
+	DesiredAvailable   int `json:"desiredAvailable"`
+	UnavailableAllowed int `json:"unavailableAllowed"`
 	// Conditions are those of all kinds.
 	Conditions []struct {
 		Type   string `json:"type"`
@@ -116,7 +142,7 @@ type status struct {
 	Waiting   int `json:"waiting"`
 	// Of a PersistentPodState.
 	PodStates map[string]place `json:"podStates"`
-	// Of a UnitedDeployment.
+	// Of a UnitedDeployment, and of a WorkloadSpread.
 	SubsetStatuses []struct {
 		Name          string `json:"name"`
 		Replicas      int    `json:"replicas"`

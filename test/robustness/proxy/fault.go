@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,15 @@ type Fault struct {
 	// Delay is for how long Slow delays a request at most.
 	Delay time.Duration
 	end   chan struct{}
+	hits  atomic.Int32
+}
+
+// Hits returns how many requests and watches it has hit.
+func (f *Fault) Hits() int { return int(f.hits.Load()) }
+
+func (f *Fault) hit(e *exchange) {
+	e.Fault += string(f.Kind) + " "
+	f.hits.Add(1)
 }
 
 // outcome says what became of a request.
@@ -68,37 +78,38 @@ func (f *Fault) before(w http.ResponseWriter, r *http.Request, e *exchange) outc
 
 	switch f.Kind {
 	case Slow:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		f.wait(r, rand.N(f.Delay))
 	case Cut:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		panic(http.ErrAbortHandler)
 	case Stall:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		f.wait(r, time.Hour)
 	case HoldWrites:
 		if isWrite(r) {
-			e.Fault += string(f.Kind) + " "
+			f.hit(e)
 			f.wait(r, time.Hour)
 		}
 	case LoseAnswers:
 		if isWrite(r) {
-			e.Fault += string(f.Kind) + " "
+			f.hit(e)
 			return lost
 		}
 	case Gone:
 		if isWatch(r) && r.URL.Query().Get("resourceVersion") != "" {
+			f.hit(e)
 			return refuse(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 		}
 	case TooMany:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		w.Header().Set("Retry-After", "1")
 		return refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests")
 	case Broken:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		return refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "something broke")
 	case TimeOut:
-		e.Fault += string(f.Kind) + " "
+		f.hit(e)
 		if isWrite(r) && rand.IntN(2) == 0 {
 			return late
 		}

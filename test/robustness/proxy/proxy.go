@@ -117,6 +117,7 @@ func (p *Proxy) Inject(f *Fault) func() {
 		for _, cancel := range p.streams {
 			cancel()
 		}
+		f.hits.Add(int32(len(p.streams)))
 	}
 	p.mutex.Unlock()
 
@@ -247,6 +248,7 @@ func (g *gated) Write(data []byte) (int, error) {
 		if f.Kind != Stall && f.Kind != HoldWrites {
 			continue
 		}
+		f.hits.Add(1)
 		select {
 		case <-f.end:
 		case <-g.done:

@@ -84,14 +84,18 @@ func TestEachFaultDoesWhatItsNameSays(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			b := start(t)
+			f := &Fault{Kind: kind}
 			if kind != "" {
-				defer b.proxy.Inject(&Fault{Kind: kind})()
+				defer b.proxy.Inject(f)()
 			}
 			if status := b.send(t, t.Context(), want.method, want.path); status != want.status {
 				t.Errorf("the answer is %d, want %d", status, want.status)
 			}
 			if n := b.writes.Load(); n != want.writes {
 				t.Errorf("%d writes arrived, want %d", n, want.writes)
+			}
+			if hit := f.Hits() > 0; hit != (kind != "") {
+				t.Errorf("the fault has hit %d requests", f.Hits())
 			}
 		})
 	}

@@ -26,6 +26,8 @@ type Run struct {
 	// Commit is the version of the sources, Cores how many processors the machine has.
 	Commit string `json:"commit,omitempty"`
 	Cores  int    `json:"cores"`
+	// Faults is how many faults were planned.
+	Faults int `json:"faults,omitempty"`
 	// Clocks is set if the clocks of the managers differed.
 	Clocks bool `json:"clocks,omitempty"`
 	// Begin is when the record begins.
@@ -73,6 +75,8 @@ type Fault struct {
 	Target string    `json:"target"`
 	Begin  time.Time `json:"begin"`
 	End    time.Time `json:"end"`
+	// Hits is how many requests, reviews, watches or programs it hit. Records from before it was counted have none.
+	Hits *int `json:"hits,omitempty"`
 	// Error is set if the fault could not be injected, or not ended in the usual way.
 	Error string `json:"error,omitempty"`
 }

@@ -141,17 +141,25 @@ func (r *Rollouts) play(ctx context.Context, w workload, draw *rand.Rand) {
 		if err != nil {
 			return
 		}
+		limit := Patience
+		if hurry && w.pace == 0 {
+			limit = 3 * time.Second
+		}
+		settle := func() { r.settled(ctx, w, limit, limit < Patience, over) }
+		if w.pace > 0 { // what users do besides is known to all managers when the next change comes
+			settle()
+		}
 		if besides {
 			if err := w.besides(ctx, r, w, choice); err != nil && ctx.Err() == nil {
 				log.Printf("What users do besides with %s: %v", w.name, err)
 			}
 		}
-		limit := Patience
-		if hurry {
-			limit = 3 * time.Second
+		if w.pace == 0 {
+			settle()
 		}
-		r.settled(ctx, w, limit, hurry, over)
-		waitFor(ctx, w.pace)
+		if length := w.pace + w.lull; draw.IntN(3) == 0 || length == w.pace {
+			waitFor(ctx, length)
+		}
 	}
 }
 
@@ -227,27 +235,36 @@ func (r *Rollouts) pick(ctx context.Context, selector string, choice uint64) (*c
 	return &there[choice%uint64(len(there))], nil
 }
 
-// Delete deletes a pod of any workload that is not guarded by a budget.
-func (r *Rollouts) Delete(ctx context.Context, choice uint64) error {
+// Delete deletes a pod of any workload that is not guarded by a budget. It returns how many pods that hit.
+func (r *Rollouts) Delete(ctx context.Context, choice uint64) (int, error) {
 	pod, err := r.pick(ctx, "app,app!=guarded", choice)
 	if err != nil || pod == nil {
-		return err
+		return 0, err
 	}
 	err = r.cluster.Kube.CoreV1().Pods(Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting a pod: %w", err)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return 0, nil
 	}
-	return nil
+	if err != nil {
+		return 0, fmt.Errorf("deleting a pod: %w", err)
+	}
+	return 1, nil
 }
 
-// Evict asks for the eviction of a pod that is guarded by a budget. That it is refused is no error.
-func (r *Rollouts) Evict(ctx context.Context, choice uint64) error {
+// Evict asks for the eviction of a pod that is guarded by a budget, and returns how many budgets that asked. That they
+// refuse it is no error.
+func (r *Rollouts) Evict(ctx context.Context, choice uint64) (int, error) {
 	pod, err := r.pick(ctx, "app=guarded", choice)
 	if err != nil || pod == nil {
-		return err
+		return 0, err
 	}
-	// Whatever comes of it, the next eviction asks for another pod.
-	_ = r.cluster.Kube.PolicyV1().Evictions(Namespace).Evict(ctx, &policyv1.Eviction{
+	err = r.cluster.Kube.PolicyV1().Evictions(Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: pod.Name}})
-	return nil
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return 0, nil
+	case err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsForbidden(err):
+		return 0, fmt.Errorf("evicting a pod: %w", err)
+	}
+	return 1, nil
 }

@@ -31,10 +31,10 @@ type workload struct {
 	spec string
 	// changes are what users change, each a function that returns a merge patch.
 	changes []func(*rand.Rand) string
-	// besides is what users do now and then beside a change, and beside each one if there is a pace.
+	// besides is what users do now and then beside a change. If there is a pace, they do it after each rollout.
 	besides func(context.Context, *Rollouts, workload, uint64) error
-	// pace is how long users leave the workload alone after each rollout.
-	pace time.Duration
+	// pace is how long users leave the workload alone after each rollout, and lull after one in three.
+	pace, lull time.Duration
 }
 
 func image(draw *rand.Rand) string {
@@ -69,6 +69,15 @@ func sidecarPartition(draw *rand.Rand) string {
 }
 
 type changes = []func(*rand.Rand) string
+
+// inTurn makes the given changes one after the other.
+func inTurn(all ...func(*rand.Rand) string) changes {
+	next := -1
+	return changes{func(draw *rand.Rand) string {
+		next++
+		return all[next%len(all)](draw)
+	}}
+}
 
 func template(app, more string) string {
 	return `
@@ -109,12 +118,12 @@ func workloads() []workload {
 replicas: 6
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
 `, changes: changes{image, image, image, replicas(4, 7), partition(3)}},
-		// What the order of deletion goes by stays long enough for every manager to know it.
+		// What the order of deletion goes by stays long enough for every manager to know it, and it often gets smaller.
 		{resource: resource("clonesets"), name: "calm", besides: price, pace: 50 * time.Second,
 			spec: template("calm", "") + `
 replicas: 6
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
-`, changes: changes{replicas(2, 7), replicas(2, 7), image}},
+`, changes: inTurn(replicas(6, 7), replicas(2, 3), replicas(6, 7), image, replicas(2, 4))},
 		{resource: resource("clonesets"), name: "surge",
 			spec: template("surge", "") + `
 replicas: 4
@@ -130,7 +139,7 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavaila
 replicas: 3
 serviceName: ordered
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
-`, changes: changes{volumeImage, volumeImage, replicas(2, 5), partition(2)}},
+`, changes: changes{volumeImage, volumeImage, replicas(1, 3), replicas(4, 5), partition(2)}},
 		{resource: resource("statefulsets"), name: "parallel",
 			spec: template("parallel", "") + `
 replicas: 4
@@ -142,7 +151,8 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: ReCreate, maxUnavailable: 2}}
 			spec: template("agent", "") + `
 updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: InPlaceIfPossible, maxUnavailable: 1}}
 `, changes: changes{image}},
-		{resource: resource("daemonsets"), name: "surging",
+		// After a lull it is known which pods serve, and so where a second one may come.
+		{resource: resource("daemonsets"), name: "surging", lull: 50 * time.Second,
 			spec: template("surging", "") + `
 updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: Standard, maxUnavailable: 0, maxSurge: 1}}
 `, changes: changes{image}},
