@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,6 +33,8 @@ var floodAttacks = []attack{
 		does: "64 loops of dry runs of small objects of each kind"},
 	{name: "large-dry-runs", least: 0, run: largeDryRuns,
 		does: "32 loops of dry runs of CloneSets with 1.4 MB of variables, or 19,000 items"},
+	{name: "accounts", least: 50, run: accounts,
+		does: "256 loops of dry runs of small CloneSets by 256 service accounts, among which the API server divides what service accounts may have"},
 	{name: "conversions", least: 10, run: conversions,
 		does: "8 loops that list 12 CloneSets of 1.3 MB each in the older version, so that each is converted"},
 	{name: "port", least: 0, run: port,
@@ -98,6 +101,23 @@ func large(namespace string, i int) *unstructured.Unstructured {
 func largeDryRuns(ctx context.Context, m *tenant) error {
 	objects := []*unstructured.Unstructured{large(m.namespace, 0), large(m.namespace, 1)}
 	m.again(ctx, 32, func(loop, i int) { m.make(ctx, objects[(loop+i)%2].DeepCopy(), client.DryRunAll) })
+	return nil
+}
+
+// accounts acts in the names of service accounts, as pods of the namespace could. The API server does not ask whether they
+// exist.
+func accounts(ctx context.Context, m *tenant) error {
+	clients := make([]*http.Client, 256)
+	for i := range clients {
+		config := rest.CopyConfig(m.config)
+		config.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:account-%d", m.namespace, i)
+		var err error
+		if clients[i], err = rest.HTTPClientFor(config); err != nil {
+			return err
+		}
+	}
+	body := must(workload("CloneSet", m.namespace, "tried", 0).MarshalJSON())
+	m.again(ctx, len(clients), func(loop, _ int) { m.postsBy(ctx, clients[loop], "clonesets?dryRun=All", body) })
 	return nil
 }
 

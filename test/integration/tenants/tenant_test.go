@@ -228,17 +228,19 @@ func (m *tenant) cleans(ctx context.Context) error {
 
 // posts sends a body as it is to the path of a kind.
 func (m *tenant) posts(ctx context.Context, plural string, body []byte) {
-	transport, err := rest.HTTPClientFor(m.config)
-	if err != nil {
-		return
+	if by, err := rest.HTTPClientFor(m.config); err == nil {
+		m.postsBy(ctx, by, plural, body)
 	}
+}
+
+func (m *tenant) postsBy(ctx context.Context, by *http.Client, plural string, body []byte) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		strings.TrimSuffix(m.config.Host, "/")+"/apis/apps.kruise.io/v1beta1/namespaces/"+m.namespace+"/"+plural, bytes.NewReader(body))
 	if err != nil {
 		return
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if response, err := transport.Do(request); err == nil {
+	if response, err := by.Do(request); err == nil {
 		_ = response.Body.Close()
 	}
 }

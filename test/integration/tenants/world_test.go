@@ -176,7 +176,7 @@ func (w *world) user(name string, groups ...string) *envtest.AuthenticatedUser {
 }
 
 // mayEdit makes a namespace in which the user has the rights of role edit. No controller aggregates roles
-// here, so the user gets each role that edit consists of.
+// here, so the user gets each role that edit consists of, and so do the service accounts of the namespace.
 func (w *world) mayEdit(user, namespace string) {
 	w.t.Helper()
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -192,8 +192,9 @@ func (w *world) mayEdit(user, namespace string) {
 		}
 		bound++
 		w.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("edit-%d", bound)},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: roles.Items[i].Name},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: roles.Items[i].Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user},
+				{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + namespace}}})
 	}
 	if bound < 4 {
 		w.t.Fatalf("%d roles are aggregated to edit, want those of Kubernetes and of Afloat", bound)
