@@ -38,7 +38,8 @@ type Ledger struct {
 	status  policyv1beta1.PodUnavailableBudgetStatus
 	options Options
 	now     time.Time
-	changed bool
+	// changed reports that there is something to write, and charged that the numbers are part of it.
+	changed, charged bool
 }
 
 // NewLedger returns the ledger of a budget. It does not change the budget.
@@ -71,11 +72,14 @@ func (l *Ledger) Changes() map[string]any {
 		return nil
 	}
 	before := &l.rules.Budget.Status
-	return map[string]any{"unavailableAllowed": l.status.UnavailableAllowed,
-		"currentAvailable": l.status.CurrentAvailable,
-		"disruptedPods":    difference(before.DisruptedPods, l.status.DisruptedPods),
-		"unavailablePods":  difference(before.UnavailablePods, l.status.UnavailablePods),
-		"bookedPods":       difference(before.BookedPods, l.status.BookedPods)}
+	changes := map[string]any{
+		"disruptedPods":   difference(before.DisruptedPods, l.status.DisruptedPods),
+		"unavailablePods": difference(before.UnavailablePods, l.status.UnavailablePods),
+		"bookedPods":      difference(before.BookedPods, l.status.BookedPods)}
+	if l.charged {
+		changes["unavailableAllowed"], changes["currentAvailable"] = l.status.UnavailableAllowed, l.status.CurrentAvailable
+	}
+	return changes
 }
 
 // difference returns the entries to be set, and nil for those to be removed.
@@ -98,9 +102,10 @@ func difference[V comparable](before, after map[string]V) map[string]any {
 type Decision struct {
 	Allowed bool
 	// Booked reports that the pod was newly booked, so that one pod fewer may go. Renewed reports that the
-	// life of its booking starts again.
+	// life of its booking starts without charge: again, or for a pod that is out of service.
 	Booked, Renewed bool
-	// Recent reports that the pod was booked so recently that no manager can have dropped the booking.
+	// Recent reports that the decision stands whatever other managers have counted: the pod was booked so recently that
+	// none can have dropped the booking, or is out of service.
 	Recent bool
 	// Pending reports that the pods of the budget are not counted yet, so that a retry soon may succeed.
 	Pending bool
@@ -114,7 +119,8 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	allowed := func(format string, args ...any) Decision {
 		return Decision{Allowed: true, Reason: fmt.Sprintf(format, args...)}
 	}
-	if why, free := Free(pod, l.now); free {
+	why, free := Free(pod, l.now)
+	if free && !MayServeAgain(pod, by) {
 		return allowed("%s", why)
 	}
 
@@ -123,6 +129,8 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		return allowed("ignoredPodSelector selects the pod")
 	case !l.rules.Protects(by, l.options):
 		return allowed("%s is not protected", by)
+	case free:
+		return l.note(pod, by, why)
 	case s.ObservedGeneration < budget.Generation:
 		return Decision{Pending: true,
 			Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted",
@@ -147,8 +155,25 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	}
 	l.status.UnavailableAllowed--
 	l.status.CurrentAvailable--
+	l.charged = true
 	l.enter(pod, by)
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
+}
+
+// note books a pod that is out of service, without charge. It is allowed in any case.
+func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Decision {
+	s := &l.status
+	needless := s.DesiredAvailable == 0 && s.ObservedGeneration >= l.rules.Budget.Generation
+	if l.booked(pod) {
+		needless = needless || !l.stale(pod.Name, by)
+	} else {
+		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings
+	}
+	if needless {
+		return Decision{Allowed: true, Recent: true, Reason: why}
+	}
+	l.renew(pod, by)
+	return Decision{Allowed: true, Renewed: true, Reason: why}
 }
 
 // booked reports whether this very pod is booked, not an earlier one of its name. Bookings of other managers

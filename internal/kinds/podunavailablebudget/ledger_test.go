@@ -40,7 +40,7 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 	refused := func(by string) string {
 		return "PodUnavailableBudget web allows 0 more " + by + ": 2 of 3 pods must stay in service, and 2 do"
 	}
-	const allowed, booked, no, pending = "allowed: ", "booked: booked", "refused: ", "pending: "
+	const allowed, booked, noted, no, pending = "allowed: ", "booked: booked", "noted: ", "refused: ", "pending: "
 	for name, tt := range map[string]struct {
 		options []option
 		pod     *corev1.Pod
@@ -51,8 +51,16 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 		"1 the pod is exempt, before its budget is counted": {[]option{full, uncounted}, build.Pod("p", build.Noted(pub.NoProtect,
 			"true")),
 			policyv1beta1.Delete, allowed + "annotation pub.kruise.io/no-protect"},
-		"2 out of service already": {[]option{full, uncounted}, build.Pod("p", build.NotReady), policyv1beta1.Evict,
+		"2 out of service already": {[]option{full, uncounted}, build.Pod("p", build.NotReady), policyv1beta1.Update,
 			allowed + "not ready"},
+		"2 and it may be back before it is gone": {[]option{full, uncounted}, build.Pod("p", build.NotReady), policyv1beta1.Evict,
+			noted + "not ready"},
+		"2 booked": {[]option{full, build.Disrupted("p", now)}, build.Pod("p", build.NotReady), policyv1beta1.Evict, allowed + "not ready"},
+		"2 booked, and half over": {[]option{full, build.Disrupted("p", now.Add(-10*time.Second))}, build.Pod("p", build.NotReady),
+			policyv1beta1.Evict, noted + "not ready"},
+		"2 too many to be remembered": {[]option{full, crowd(2000)}, build.Pod("p", build.NotReady), policyv1beta1.Delete, allowed + "not ready"},
+		"2 of a budget that does not protect from it": {[]option{full, build.Protects(policyv1beta1.Delete)},
+			build.Pod("p", build.NotReady), policyv1beta1.Evict, allowed + "EVICT is not protected"},
 		"2 but not where that is not known (PUB-D1)": {[]option{full}, build.Pod("p", build.Noted(pub.InPlaceUpdateState, "{")),
 			policyv1beta1.Evict, no + refused("EVICT")},
 		"4 ignored": {[]option{full, uncounted, build.Ignores("app", "web")}, build.Pod("p"), policyv1beta1.Update,
@@ -88,11 +96,12 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, now)
 			d := ledger.Book(tt.pod, tt.by)
 			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
-				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
+				{Allowed: true, Renewed: true}: noted, {Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked,
+				Renewed: d.Renewed, Pending: d.Pending}]
 			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if wrote := ledger.Changes() != nil; wrote != d.Booked {
+			if wrote := ledger.Changes() != nil; wrote != (d.Booked || d.Renewed) {
 				t.Errorf("changes: %v", ledger.Changes())
 			}
 			if diff := cmp.Diff(before, budget); diff != "" {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
@@ -66,4 +67,11 @@ func Free(pod *corev1.Pod, now time.Time) (why string, free bool) {
 	}
 	why, doubt := Why(pod, now)
 	return why, why != "" && !doubt
+}
+
+// MayServeAgain reports whether a pod that is out of service may be in service again before an operation that was
+// allowed is done: an API server deletes pods a while after it has asked about them.
+func MayServeAgain(pod *corev1.Pod, by disruption.Operation) bool {
+	unprotected, _ := strconv.ParseBool(pod.Annotations[pub.NoProtect])
+	return deletes(by) && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && !unprotected
 }

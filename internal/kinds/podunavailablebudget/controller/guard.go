@@ -103,13 +103,30 @@ type Answer struct {
 	Budget *policyv1beta1.PodUnavailableBudget
 }
 
+// freeTime is how long a request about a pod that is out of service waits for its booking.
+const freeTime = time.Second
+
 // Book decides about a request, and books it if that is needed. If it returns an error, nothing is decided,
 // and the pod must be left alone.
 func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
-	pod := request.Pod
-	if why, free := podunavailablebudget.Free(pod, g.now()); free {
-		return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: why}}, nil
+	why, free := podunavailablebudget.Free(request.Pod, g.now())
+	if !free {
+		return g.ask(ctx, request)
 	}
+	if !request.DryRun && podunavailablebudget.MayServeAgain(request.Pod, request.By) {
+		// It is allowed, whatever becomes of the booking.
+		ctx, cancel := context.WithTimeout(ctx, freeTime)
+		defer cancel()
+		if answer, err := g.ask(ctx, request); err == nil && answer.Allowed {
+			return answer, nil
+		}
+	}
+	return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: why}}, nil
+}
+
+// ask asks the budget that covers the pod.
+func (g *Guard) ask(ctx context.Context, request Request) (Answer, error) {
+	pod := request.Pod
 	if err := g.known(ctx); err != nil {
 		return Answer{}, err
 	}
