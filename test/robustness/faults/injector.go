@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/afloat-project/afloat/test/robustness/cluster"
 	"github.com/afloat-project/afloat/test/robustness/proxy"
@@ -18,6 +21,8 @@ type Pods interface {
 	// Delete deletes a pod, Evict asks for its eviction. The number chooses it among those of the moment.
 	Delete(ctx context.Context, choice uint64) error
 	Evict(ctx context.Context, choice uint64) error
+	// Crash ends the main process of a container, and returns the namespace, the pod and the container.
+	Crash(ctx context.Context, choice uint64) (string, error)
 }
 
 // Injector injects faults.
@@ -96,7 +101,12 @@ func (i *Injector) inject(ctx context.Context, done <-chan struct{}, number int,
 	f := record.Fault{Number: number, Kind: s.Kind, Target: s.Target, Begin: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	err := i.play(ctx, done, s)
+	var err error
+	if s.Kind == Crash {
+		f.Target, err = i.Pods.Crash(ctx, s.Choice)
+	} else {
+		err = i.play(ctx, done, s)
+	}
 	f.End = time.Now()
 	if err != nil {
 		f.Error = err.Error()
@@ -139,7 +149,28 @@ func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) error
 	if m := i.manager(s.Target); m != nil {
 		return i.playManager(ctx, done, m, s)
 	}
+	if node, ok := strings.CutSuffix(s.Target, daemonOf); ok {
+		return i.playDaemon(ctx, done, node, s)
+	}
 	return i.playProgram(ctx, done, s)
+}
+
+// playDaemon hits the node daemon of a node. Its kubelet starts it again.
+func (i *Injector) playDaemon(ctx context.Context, done <-chan struct{}, node string, s Step) error {
+	_, pid, err := i.Cluster.Daemon(ctx, node)
+	if err != nil {
+		return err
+	}
+	signal := func(signal syscall.Signal) error {
+		if err := syscall.Kill(pid, signal); err != nil {
+			return fmt.Errorf("sending %s to the daemon of %s: %w", signal, node, err)
+		}
+		return nil
+	}
+	if s.Kind == Pause {
+		return pause(signal, s.Length, done)
+	}
+	return signal(syscall.SIGKILL)
 }
 
 func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *cluster.Manager, s Step) error {
@@ -202,6 +233,26 @@ func (i *Injector) playProgram(ctx context.Context, done <-chan struct{}, s Step
 		return fmt.Errorf("after %s was started again: %w", s.Target, err)
 	}
 	return nil
+}
+
+// ReviveNodes starts kubelets and containerds that have ended by themselves, as the service manager of a machine would, until the
+// context ends. A kubelet ends if its containerd is away when it starts.
+func (i *Injector) ReviveNodes(ctx context.Context, nodes []string) {
+	for _, program := range append(programs(nodes, "-containerd"), programs(nodes, "-kubelet")...) {
+		go func() {
+			_ = wait.PollUntilContextCancel(ctx, 2*time.Second, false, func(ctx context.Context) (bool, error) {
+				lock := i.lock(program)
+				lock.Lock()
+				defer lock.Unlock()
+				if !i.Cluster.Runs(program) && ctx.Err() == nil {
+					if err := i.Cluster.Start(ctx, program); err != nil {
+						log.Print(err)
+					}
+				}
+				return false, nil
+			})
+		}()
+	}
 }
 
 // Revive starts managers that have ended by themselves, as a kubelet would, until the context ends. A manager

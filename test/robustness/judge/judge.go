@@ -60,7 +60,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	rest := r.Phase(record.RestBegins)
 	v.lives(r.Samples)
-	s.ahead = lookAhead(r)
+	s.ahead, s.crashes, s.calm = lookAhead(r), crashes(r.Faults), r.Phase(record.FaultsEnd)
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)
@@ -69,7 +69,9 @@ func Judge(r *record.Record) (*Verdict, error) {
 		}
 		c.before, c.after = s.objects[c.key()], after
 		s.now = c.Time
-		c.by = who.of(c)
+		if c.by = who.of(c); s.asked(c) {
+			c.by = ""
+		}
 		s.note(c, v)
 		s.apply(c)
 		for j := range all {
@@ -100,6 +102,7 @@ func (s *state) note(c *change, v *Verdict) {
 	s.noteRun(c)
 	s.noteMemories(c)
 	s.noteStanding(c)
+	s.noteCauses(c)
 	switch {
 	case c.Resource == "leases":
 		if c.after != nil && c.by != "" && c.after.holder != "" {

@@ -13,7 +13,7 @@ import (
 func rules() []rule {
 	return []rule{availability, budget, surge, partition, reason, ordinals, condemned, onePodPerNode, instances,
 		claims, inPlace, outOfService, sidecars, parallelism, quota, converges, runs, concurrency, looks, foreign, copies,
-		places, order}
+		places, order, restarted, grace, inTime, pulls}
 }
 
 // availability is the budget of each workload (CS-124, SS-, DS-).

@@ -43,6 +43,12 @@ var converges = rule{
 			return true, s.runsEnd(o)
 		case "ephemeraljobs":
 			return true, s.looksEnd(o)
+		case "containerrecreaterequests":
+			return true, requestEnds(o.request)
+		case "imagepulljobs":
+			return true, s.pullEnds(o)
+		case "nodeimages":
+			return true, listEnds(o.images)
 		case "broadcastjobs":
 			if o.status.Phase != "completed" {
 				return true, fmt.Sprintf("its phase is %q", o.status.Phase)
