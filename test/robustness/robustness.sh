@@ -11,7 +11,7 @@ unset KUBECONFIG
 report=robustness
 if ((NODES > 0)); then
   # Programs of nodes cost more than simulated ones. Faults crash containers that kubelets would not start again for minutes.
-  export SIMULATED=0 MAX_BACKOFF=10s FAULTS=${FAULTS:-300}
+  export SIMULATED=0 MAX_BACKOFF=10s FAULTS=${FAULTS:-400}
   report=robustness-nodes
 fi
 if [[ ${FAULTS:-} == 0 ]]; then report=hours; fi

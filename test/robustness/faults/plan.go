@@ -100,12 +100,12 @@ func choices(clocks bool, nodes []string) []choice {
 	}
 	if len(nodes) > 0 {
 		all = append(all,
-			choice{kind: Kill, targets: programs(nodes, "-kubelet"), weight: 5, least: 0, most: 8},
-			choice{kind: Pause, targets: programs(nodes, "-kubelet"), weight: 5, least: 1, most: 12},
-			choice{kind: Kill, targets: programs(nodes, "-containerd"), weight: 5, least: 0, most: 5},
-			choice{kind: Kill, targets: programs(nodes, daemonOf), weight: 7},
-			choice{kind: Pause, targets: programs(nodes, daemonOf), weight: 6, least: 1, most: 12},
-			choice{kind: Crash, targets: []string{pods}, weight: 8})
+			choice{kind: Kill, targets: programs(nodes, "-kubelet"), weight: 10, least: 0, most: 8},
+			choice{kind: Pause, targets: programs(nodes, "-kubelet"), weight: 8, least: 1, most: 12},
+			choice{kind: Kill, targets: programs(nodes, "-containerd"), weight: 12, least: 0, most: 5},
+			choice{kind: Kill, targets: programs(nodes, daemonOf), weight: 14},
+			choice{kind: Pause, targets: programs(nodes, daemonOf), weight: 12, least: 1, most: 12},
+			choice{kind: Crash, targets: []string{pods}, weight: 16})
 	}
 	return all
 }
