@@ -13,7 +13,7 @@ import (
 func rules() []rule {
 	return []rule{availability, budget, surge, partition, reason, ordinals, condemned, onePodPerNode, instances,
 		claims, inPlace, outOfService, sidecars, parallelism, quota, converges, runs, concurrency, looks, foreign, copies,
-		places, order, lease, kept, sequence, oneByOne, heldBack, crowd, behind}
+		places, order, lease, kept, sequence, oneByOne, heldBack, crowd, behind, restarted, grace, inTime, pulls}
 }
 
 // availability is the budget of each workload (CS-124, SS-, DS-).
