@@ -93,6 +93,27 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 			}
 			s.request(patient, over+","+well+","+readySee, "")
 		}},
+		"a container that started is restarted, and one that did not is tried again": {&inPlace, func(s *story, violate bool) {
+			state := map[bool]string{true: `"running":{}`, false: `"terminated":{"exitCode":128,"reason":"StartError"}`}[violate]
+			p := clone(0)
+			s.put("pods", "x", p.name, strings.Replace(p.object(), `"restartCount":`, `"state":{`+state+`},"restartCount":`, 1))
+			p.restarts = 1
+			s.pod(p)
+		}},
+		"a pod that runs loses its address, and one that has ended": {&inPlace, func(s *story, violate bool) {
+			p := clone(0)
+			s.pod(p)
+			p.phase = map[bool]string{true: "Running", false: "Succeeded"}[violate]
+			s.put("pods", "x", p.name, strings.Replace(p.object(), `"podIP":"10.0.0.1"`, `"podIP":""`, 1))
+		}},
+		"a container that ended by itself needs no grace": {&grace, func(s *story, violate bool) {
+			const graceful = `"unreadyGracePeriodSeconds":5`
+			s.runs(0)
+			s.request(graceful, "", "")
+			phase := map[bool]string{true: "Pending", false: "Recreating"}[violate]
+			s.request(graceful, `"phase":"Recreating","containerRecreateStates":[{"name":"main","phase":"`+phase+`"}]`, "")
+			s.request(graceful, stopped, "")
+		}},
 		"a container is stopped before the grace is over": {&grace, func(s *story, violate bool) {
 			const graceful = `"unreadyGracePeriodSeconds":5`
 			s.runs(0)

@@ -98,7 +98,11 @@ func (s *state) allow(pod key, container string, why cause) {
 // settles all changes of the image before it.
 func (s *state) explained(pod key, before, after *corev1.ContainerStatus, wanted string) string {
 	of := containerOf{pod, before.Name}
-	for range after.RestartCount - before.RestartCount {
+	if unstarted(before) && before.RestartCount < after.RestartCount {
+		// The kubelet tries again what its runtime could not start.
+		s.allow(pod, before.Name, cause{of: "its runtime", from: s.now})
+	}
+	for range max(0, after.RestartCount-before.RestartCount) {
 		i := slices.IndexFunc(s.causes[of], func(why cause) bool {
 			return why.until.IsZero() || s.now.Sub(why.until) <= longestWait
 		})
@@ -112,6 +116,13 @@ func (s *state) explained(pod key, before, after *corev1.ContainerStatus, wanted
 		s.causes[of] = slices.DeleteFunc(s.causes[of], func(why cause) bool { return why.image })
 	}
 	return ""
+}
+
+// unstarted reports whether the runtime could not start a container, which counts as one that ended.
+func unstarted(status *corev1.ContainerStatus) bool {
+	waits, ended := status.State.Waiting, status.State.Terminated
+	return waits != nil && (waits.Reason == "RunContainerError" || waits.Reason == "CreateContainerError") ||
+		ended != nil && ended.Reason == "StartError"
 }
 
 // requestOf returns the ContainerRecreateRequest that an object is, or nil.
@@ -212,13 +223,15 @@ var grace = rule{
 			}
 		}
 		for i, state := range is.Status.ContainerRecreateStates {
-			if !state.IsKilled || i < len(was.Status.ContainerRecreateStates) && was.Status.ContainerRecreateStates[i].IsKilled ||
+			// One that is at work before it is said to be killed ended for another reason, and was not stopped (CRR-124).
+			if !state.IsKilled || i < len(was.Status.ContainerRecreateStates) && (was.Status.ContainerRecreateStates[i].IsKilled ||
+				was.Status.ContainerRecreateStates[i].Phase == v1beta1.ContainerRecreateRequestRecreating) ||
 				state.Phase == v1beta1.ContainerRecreateRequestFailed {
 				continue
 			}
 			pod := s.objects[key{"pods", c.Namespace, is.Spec.PodName}]
 			if pod == nil || s.replaced(pod, is, state.Name) {
-				continue // it ended for another reason, and was not stopped (CRR-124)
+				continue
 			}
 			least := time.Duration(*is.Spec.Strategy.UnreadyGracePeriodSeconds) * time.Second
 			if since.IsZero() || c.Time.Sub(since) < least {
