@@ -100,6 +100,19 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 			p.restarts = 1
 			s.pod(p)
 		}},
+		"a second node has no daemon, and the first one had containers": {&availability, func(s *story, violate bool) {
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}`, "")
+			s.pods("DaemonSet", "agent", "agent-r1", 3)
+			s.revisionOf("DaemonSet", "agent", "agent-r2", 2)
+			s.later()
+			p := pod{kind: "DaemonSet", workload: "agent", name: "agent-0", node: "n0", revision: "agent-r1", ready: "False"}
+			containers := map[bool]string{true: "True", false: "False"}[violate]
+			s.by("a.1", func() {
+				s.put("pods", "x", p.name, strings.Replace(p.object(), `"conditions":[`, `"conditions":[{"type":"ContainersReady","status":"`+containers+`"},`, 1))
+				p.name, p.node = "agent-1", "n1"
+				s.pod(p)
+			})
+		}},
 		"a pod that runs loses its address, and one that has ended": {&inPlace, func(s *story, violate bool) {
 			p := clone(0)
 			s.pod(p)

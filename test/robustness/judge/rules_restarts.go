@@ -49,6 +49,10 @@ func (s *state) noteCauses(c *change) {
 			}
 		}
 	case c.Resource == "pods":
+		if c.before.Labels[pub.ControllerRevisionHash] != c.after.Labels[pub.ControllerRevisionHash] &&
+			condition(c.before.pod, corev1.ContainersReady) == corev1.ConditionFalse {
+			s.movedDown[c.key()] = c.Time
+		}
 		for _, container := range c.before.pod.Spec.Containers {
 			if is, _ := images(c.after.pod, container.Name); is != familiar(container.Image) {
 				s.allow(c.key(), container.Name, cause{of: container.Image, image: true, from: c.Time})
