@@ -192,7 +192,9 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 }
 
 // plan returns the faults that are to be injected.
-func (s *stage) plan() []faults.Step { return faults.Plan(s.seed, s.length, s.perHour, s.clocks, s.nodes) }
+func (s *stage) plan() []faults.Step {
+	return faults.Plan(s.seed, s.length, s.perHour, s.clocks, s.nodes)
+}
 
 func (s *stage) phase(name string) {
 	log.Printf("Phase: %s", name)

@@ -93,6 +93,39 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 			}
 			s.request(patient, over+","+well+","+readySee, "")
 		}},
+		"a container that started is restarted, and one that did not is tried again": {&inPlace, func(s *story, violate bool) {
+			s.triedAgain(map[bool]string{true: `"running":{}`, false: `"terminated":{"exitCode":128,"reason":"StartError"}`}[violate])
+		}},
+		"a container that was made and not started is tried again": {&inPlace, func(s *story, violate bool) {
+			s.triedAgain(map[bool]string{true: `"running":{}`, false: `"waiting":{}},"containerID":"containerd://1","lastState":{`}[violate])
+		}},
+		"a second node has no daemon, and the first one had containers": {&availability, func(s *story, violate bool) {
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}`, "")
+			s.pods("DaemonSet", "agent", "agent-r1", 3)
+			s.revisionOf("DaemonSet", "agent", "agent-r2", 2)
+			s.later()
+			p := pod{kind: "DaemonSet", workload: "agent", name: "agent-0", node: "n0", revision: "agent-r1", ready: "False"}
+			containers := map[bool]string{true: "True", false: "False"}[violate]
+			s.by("a.1", func() {
+				s.put("pods", "x", p.name, strings.Replace(p.object(), `"conditions":[`, `"conditions":[{"type":"ContainersReady","status":"`+containers+`"},`, 1))
+				p.name, p.node = "agent-1", "n1"
+				s.pod(p)
+			})
+		}},
+		"a pod that runs loses its address, and one that has ended": {&inPlace, func(s *story, violate bool) {
+			p := clone(0)
+			s.pod(p)
+			p.phase = map[bool]string{true: "Running", false: "Succeeded"}[violate]
+			s.put("pods", "x", p.name, strings.Replace(p.object(), `"podIP":"10.0.0.1"`, `"podIP":""`, 1))
+		}},
+		"a container that ended by itself needs no grace": {&grace, func(s *story, violate bool) {
+			const graceful = `"unreadyGracePeriodSeconds":5`
+			s.runs(0)
+			s.request(graceful, "", "")
+			phase := map[bool]string{true: "Pending", false: "Recreating"}[violate]
+			s.request(graceful, `"phase":"Recreating","containerRecreateStates":[{"name":"main","phase":"`+phase+`"}]`, "")
+			s.request(graceful, stopped, "")
+		}},
 		"a container is stopped before the grace is over": {&grace, func(s *story, violate bool) {
 			const graceful = `"unreadyGracePeriodSeconds":5`
 			s.runs(0)
@@ -150,6 +183,14 @@ func TestARequestTakesAPodOutOfServiceForItsUser(t *testing.T) {
 	if violations, _ := s.found(); len(violations) > 0 {
 		t.Errorf("found %v", violations)
 	}
+}
+
+// triedAgain has a container, which has been in that state, restarted.
+func (s *story) triedAgain(state string) {
+	p := clone(0)
+	s.put("pods", "x", p.name, strings.Replace(p.object(), `"restartCount":`, `"state":{`+state+`},"restartCount":`, 1))
+	p.restarts = 1
+	s.pod(p)
 }
 
 // pull stores an ImagePullJob, and list what a node has of its image.

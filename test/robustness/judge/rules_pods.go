@@ -98,7 +98,8 @@ var inPlace = rule{
 			return true, fmt.Sprintf("the UID was %s, and is %s", c.before.UID, c.after.UID)
 		case a.Spec.NodeName != "" && a.Spec.NodeName != b.Spec.NodeName:
 			return true, fmt.Sprintf("the node was %s, and is %s", a.Spec.NodeName, b.Spec.NodeName)
-		case a.Status.PodIP != "" && a.Status.PodIP != b.Status.PodIP:
+		case a.Status.PodIP != "" && a.Status.PodIP != b.Status.PodIP && (active(c.after) || b.Status.PodIP != ""):
+			// A kubelet that was started again knows no address of a pod that has ended.
 			return true, fmt.Sprintf("the address was %s, and is %s", a.Status.PodIP, b.Status.PodIP)
 		}
 		for i := range b.Status.ContainerStatuses {

@@ -49,6 +49,10 @@ func (s *state) noteCauses(c *change) {
 			}
 		}
 	case c.Resource == "pods":
+		if c.before.Labels[pub.ControllerRevisionHash] != c.after.Labels[pub.ControllerRevisionHash] &&
+			condition(c.before.pod, corev1.ContainersReady) == corev1.ConditionFalse {
+			s.movedDown[c.key()] = c.Time
+		}
 		for _, container := range c.before.pod.Spec.Containers {
 			if is, _ := images(c.after.pod, container.Name); is != familiar(container.Image) {
 				s.allow(c.key(), container.Name, cause{of: container.Image, image: true, from: c.Time})
@@ -98,7 +102,11 @@ func (s *state) allow(pod key, container string, why cause) {
 // settles all changes of the image before it.
 func (s *state) explained(pod key, before, after *corev1.ContainerStatus, wanted string) string {
 	of := containerOf{pod, before.Name}
-	for range after.RestartCount - before.RestartCount {
+	if unstarted(before) && before.RestartCount < after.RestartCount {
+		// The kubelet tries again what its runtime could not start.
+		s.allow(pod, before.Name, cause{of: "its runtime", from: s.now})
+	}
+	for range max(0, after.RestartCount-before.RestartCount) {
 		i := slices.IndexFunc(s.causes[of], func(why cause) bool {
 			return why.until.IsZero() || s.now.Sub(why.until) <= longestWait
 		})
@@ -112,6 +120,15 @@ func (s *state) explained(pod key, before, after *corev1.ContainerStatus, wanted
 		s.causes[of] = slices.DeleteFunc(s.causes[of], func(why cause) bool { return why.image })
 	}
 	return ""
+}
+
+// unstarted reports whether the runtime could not start a container, which counts as one that ended. One that it made and
+// did not start waits without a reason.
+func unstarted(status *corev1.ContainerStatus) bool {
+	waits, ended := status.State.Waiting, status.State.Terminated
+	return waits != nil && (waits.Reason == "RunContainerError" || waits.Reason == "CreateContainerError" ||
+		waits.Reason == "" && status.ContainerID != "") ||
+		ended != nil && ended.Reason == "StartError"
 }
 
 // requestOf returns the ContainerRecreateRequest that an object is, or nil.
@@ -212,13 +229,15 @@ var grace = rule{
 			}
 		}
 		for i, state := range is.Status.ContainerRecreateStates {
-			if !state.IsKilled || i < len(was.Status.ContainerRecreateStates) && was.Status.ContainerRecreateStates[i].IsKilled ||
+			// One that is at work before it is said to be killed ended for another reason, and was not stopped (CRR-124).
+			if !state.IsKilled || i < len(was.Status.ContainerRecreateStates) && (was.Status.ContainerRecreateStates[i].IsKilled ||
+				was.Status.ContainerRecreateStates[i].Phase == v1beta1.ContainerRecreateRequestRecreating) ||
 				state.Phase == v1beta1.ContainerRecreateRequestFailed {
 				continue
 			}
 			pod := s.objects[key{"pods", c.Namespace, is.Spec.PodName}]
 			if pod == nil || s.replaced(pod, is, state.Name) {
-				continue // it ended for another reason, and was not stopped (CRR-124)
+				continue
 			}
 			least := time.Duration(*is.Spec.Strategy.UnreadyGracePeriodSeconds) * time.Second
 			if since.IsZero() || c.Time.Sub(since) < least {

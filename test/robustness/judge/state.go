@@ -100,6 +100,8 @@ type state struct {
 	crashes []record.Fault
 	readied map[containerOf]string
 	calm    time.Time
+	// movedDown is when a pod got another revision while its containers were down.
+	movedDown map[key]time.Time
 }
 
 // containerOf names a container of a pod, or of a request.
@@ -117,7 +119,8 @@ type past struct {
 func newState() *state {
 	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, free: map[containerOf]bool{}, history: map[key][]past{},
 		begun: map[run]int{}, memories: map[key][]memory{}, gone: map[key]time.Time{}, overlapped: map[types.UID]time.Time{},
-		deposed: map[string]time.Time{}, causes: map[containerOf][]cause{}, readied: map[containerOf]string{}}
+		deposed: map[string]time.Time{}, causes: map[containerOf][]cause{}, readied: map[containerOf]string{},
+		movedDown: map[key]time.Time{}}
 }
 
 // parse reads an object. Fields that no rule needs are left out.
