@@ -144,7 +144,8 @@ tenants: $(cluster) ## Play attacks of one tenant on the manager while another o
 	  go test -tags integration -count=1 -v -timeout 60m $(if $(RUN),-run "$(RUN)") ./test/integration/tenants/...
 
 .PHONY: robustness
-robustness: build $(cluster) ## Rollouts of all kinds while faults are injected, recorded and judged: TIME=1h, SEED= repeats a choice, FAULTS=0 for rollouts alone, REPORT=1 writes docs/quality/robustness.md; needs root
+robustness: export REAL_NODES := $(if $(filter file,$(origin NODES)),0,$(NODES))
+robustness: build $(cluster) ## Rollouts of all kinds while faults are injected, recorded and judged: TIME=1h, SEED= repeats a choice, FAULTS=0 for rollouts alone, NODES=2 for real kubelets, REPORT=1 writes docs/quality/robustness.md; needs root
 	@test/robustness/robustness.sh
 
 ##: Local cluster

@@ -47,22 +47,7 @@ if [ "$KUBECONFIG" = "$here" ] && socket=$(bin/afloat-cluster node-socket node1 
   cat >bin/local/kustomization.yaml <<END
 resources: [../../$manifests]
 patches:
-- patch: |
-    apiVersion: apps/v1
-    kind: DaemonSet
-    metadata: {name: kruise-daemon, namespace: kruise-system}
-    spec:
-      template:
-        spec:
-          hostNetwork: false
-          dnsPolicy: ClusterFirst
-          containers:
-          - name: daemon
-            imagePullPolicy: Always # a rebuilt image has the same tag
-            volumeMounts:
-            - {name: runtime-sockets, mountPath: /hostvarrun, readOnly: true, mountPropagation: HostToContainer, subPathExpr: \$(NODE_NAME)}
-          volumes:
-          - {name: runtime-sockets, hostPath: {path: $(dirname "$(dirname "$socket")")}}
+$(hack/local-daemon.sh)
 - patch: |
     apiVersion: apps/v1
     kind: Deployment

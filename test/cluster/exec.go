@@ -31,11 +31,11 @@ func execCommand() *cobra.Command {
 	}
 }
 
-// startCommand starts one program of the control plane that has ended, and does not wait until it is ready.
+// startCommand starts one program of the cluster that has ended, and does not wait until it is ready.
 func startCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "start PROGRAM", Args: cobra.ExactArgs(1),
-		Short: "Start one program of the control plane that has ended: etcd, kube-apiserver and so on, or kwok",
+		Short: "Start one program that has ended: etcd, kube-apiserver and so on, kwok, or node1-kubelet and node1-containerd",
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := openExisting()
 			if err != nil {
@@ -59,15 +59,23 @@ func startCommand() *cobra.Command {
 	}
 }
 
-// controlProgram returns a program of the control plane by its name.
+// controlProgram returns a program of the control plane or of a node by its name.
 func (c *cluster) controlProgram(name string) (program, error) {
 	if name == "kwok" && c.spec.Simulated > 0 {
 		return c.kwok()
+	}
+	for i, node := range c.nodeNames() {
+		switch name {
+		case node + "-kubelet":
+			return c.kubelet(i + 1)
+		case node + "-containerd":
+			return c.containerd(i + 1)
+		}
 	}
 	for _, p := range []program{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler()} {
 		if p.name == name {
 			return p, nil
 		}
 	}
-	return program{}, fmt.Errorf("%s is no program of the control plane", name)
+	return program{}, fmt.Errorf("%s is no program that can be started", name)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -44,6 +45,9 @@ evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree:
 `, c.nodeAddress(i), 10300+i, c.pki(node+"-server.crt"), c.pki(node+"-server.key"), c.pki("ca.crt"),
 		c.serviceAddress(10), filepath.Join(c.dir, "resolv.conf"), "unix://"+c.nodeSocket(node),
 		c.nodeDir(node, "pod-logs"), c.nodeDir(node, "volume-plugins"), "/"+c.cgroup().name+"/"+node)
+	if longest := os.Getenv("MAX_BACKOFF"); longest != "" {
+		config += "crashLoopBackOff: {maxContainerRestartPeriod: " + longest + "}\n"
+	}
 	files := map[string]string{
 		c.nodeDir(node, "kubelet.yaml"):     config,
 		filepath.Join(c.dir, "resolv.conf"): "nameserver " + c.serviceAddress(10) + "\n",

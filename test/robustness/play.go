@@ -30,6 +30,8 @@ type stage struct {
 	managers []*cluster.Manager
 	users    *rollouts.Rollouts
 	webhook  *faults.Webhook
+	// nodes are the real nodes, if there are any.
+	nodes []string
 }
 
 // play plays rollouts and faults, and writes the record.
@@ -38,13 +40,16 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	if s.cluster, err = cluster.Open(o.kubeconfig, o.tool); err != nil {
 		return err
 	}
+	if s.nodes, err = s.cluster.RealNodes(); err != nil {
+		return err
+	}
 	if s.record, err = record.Create(filepath.Join(dir, recordName)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.record.Close()) }()
 
 	s.record.Write(record.Line{Run: &record.Run{Seed: o.seed, Seconds: int(o.length.Seconds()), Commit: o.commit,
-		Faults: len(s.plan()), Cores: runtime.NumCPU(), Clocks: o.clocks, Begin: time.Now()}})
+		Faults: len(s.plan()), Cores: runtime.NumCPU(), Clocks: o.clocks, Nodes: len(s.nodes), Begin: time.Now()}})
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followed, err := s.cluster.Follow(following, s.record)
 	if err != nil {
@@ -68,7 +73,10 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	if err := s.cluster.Publish(background, s.managers); err != nil {
 		return err
 	}
-	if s.users, err = rollouts.New(ctx, s.cluster, s.record, o.seed); err != nil {
+	if s.users, err = rollouts.New(ctx, s.cluster, s.record, o.seed, len(s.nodes) > 0); err != nil {
+		return err
+	}
+	if err := s.cluster.NodesReady(ctx, s.nodes); err != nil {
 		return err
 	}
 	s.webhook, err = faults.Serve(ctx, s.cluster, rollouts.Namespace, s.cluster.AuthorityFile())
@@ -120,11 +128,16 @@ func (s *stage) startManagers(ctx context.Context) error {
 	return nil
 }
 
-// sample records what the managers take, until the context ends. A manager that does not answer has none.
+// sample records what the managers and the node daemons take, until the context ends. One that does not answer has none.
 func (s *stage) sample(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 20*time.Second, true, func(ctx context.Context) (bool, error) {
 		for _, m := range s.managers {
 			if sample, err := m.Sample(ctx); err == nil {
+				s.record.Write(record.Line{Sample: sample})
+			}
+		}
+		for _, node := range s.nodes {
+			if sample, err := s.cluster.SampleDaemon(ctx, node); err == nil {
 				s.record.Write(record.Line{Sample: sample})
 			}
 		}
@@ -149,6 +162,9 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	injector := &faults.Injector{Cluster: s.cluster, Managers: s.managers, Webhook: s.webhook, Pods: s.users,
 		Record: s.record}
 	injector.Revive(background)
+	reviving, stopReviving := context.WithCancel(background)
+	defer stopReviving()
+	injector.ReviveNodes(reviving, s.nodes)
 
 	changing, stopChanging := context.WithCancel(ctx)
 	var users sync.WaitGroup
@@ -176,7 +192,9 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 }
 
 // plan returns the faults that are to be injected.
-func (s *stage) plan() []faults.Step { return faults.Plan(s.seed, s.length, s.perHour, s.clocks) }
+func (s *stage) plan() []faults.Step {
+	return faults.Plan(s.seed, s.length, s.perHour, s.clocks, s.nodes)
+}
 
 func (s *stage) phase(name string) {
 	log.Printf("Phase: %s", name)

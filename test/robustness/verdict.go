@@ -53,6 +53,10 @@ func page(r *record.Record, v *judge.Verdict) string {
 	if r.Run.Faults == 0 && len(r.Faults) == 0 {
 		again, title, fault = again+" FAULTS=0", "Hours of rollouts: memory and rest", ""
 	}
+	nodes := "four simulated nodes"
+	if n := r.Run.Nodes; n > 0 {
+		again, nodes = fmt.Sprintf("%s NODES=%d", again, n), fmt.Sprintf("%d real kubelets and containerds, with the node daemon,", n)
+	}
 	if r.Run.Clocks {
 		again, clocks = again+" CLOCKS=1", ", whose clocks differ"
 	}
@@ -62,7 +66,7 @@ func page(r *record.Record, v *judge.Verdict) string {
 	add("# %s\n\n", title)
 	add("Made by `%s` on %s, at commit %s, on %d cores. Users roll out many kinds on a local\n", again,
 		r.Run.Begin.UTC().Format(time.DateOnly), r.Run.Commit, r.Run.Cores)
-	add("cluster with four simulated nodes and two managers%s%s. What\n", clocks, fault)
+	add("cluster with %s and two managers%s%s. What\n", nodes, clocks, fault)
 	add("happened is recorded, revision by revision, and judged afterwards: see [robustness](../develop/robustness.md).\n\n")
 	add("**%d violations.** %d changes of objects and %d writes of managers were judged; %d times a manager took a pod out of service,\n",
 		len(violations), len(r.Changes), len(r.Requests), v.Voluntary)

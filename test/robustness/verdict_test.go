@@ -30,6 +30,10 @@ func TestThePageSaysAll(t *testing.T) {
 			t.Errorf("the page has no %q:\n%s", want, got)
 		}
 	}
+	r.Run.Nodes = 2
+	if got := page(r, v); !strings.Contains(got, "SEED=4711 NODES=2 CLOCKS=1") || !strings.Contains(got, "2 real kubelets") {
+		t.Errorf("the page of real nodes:\n%s", got)
+	}
 	r.Faults, r.Run.Faults = nil, 5
 	if got := page(r, v); strings.Contains(got, "FAULTS=0") || !strings.Contains(got, "everything fails?") {
 		t.Errorf("the page of a run whose faults were not injected:\n%s", got)

@@ -16,12 +16,16 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+// NodeImages are the lists of images of nodes.
+var NodeImages = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1beta1", Resource: "nodeimages"}
 
 // agent is the user agent of the test itself.
 const agent = "afloat-robustness"
@@ -102,7 +106,7 @@ func (c *Cluster) pid(program string) (int, error) {
 		return 0, fmt.Errorf("finding %s: %w", program, err)
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", process.PID))
-	if err != nil || !bytes.Contains(name, []byte(program)) {
+	if err != nil || !named(name, program) {
 		return 0, fmt.Errorf("%s does not run", program)
 	}
 	return process.PID, nil

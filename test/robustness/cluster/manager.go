@@ -154,14 +154,14 @@ func (m *Manager) Kill(ctx context.Context) error { return m.Stop(ctx, syscall.S
 
 // IsReady asks the process whether its webhooks serve, as a kubelet would.
 func (m *Manager) IsReady(ctx context.Context) bool {
-	body, err := get(ctx, m.Health, "/readyz")
+	body, err := get(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", m.Health))
 	return err == nil && body.Close() == nil
 }
 
-// get asks the manager for a page, and returns its body, which the caller closes.
-func get(ctx context.Context, port int, path string) (io.ReadCloser, error) {
+// get asks for a page, and returns its body, which the caller closes.
+func get(ctx context.Context, path string) (io.ReadCloser, error) {
 	client := http.Client{Timeout: 3 * time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking for %s: %w", path, err)
 	}
@@ -178,9 +178,15 @@ func get(ctx context.Context, port int, path string) (io.ReadCloser, error) {
 // Sample reads what the process takes from its metrics.
 func (m *Manager) Sample(ctx context.Context) (*record.Sample, error) {
 	m.mutex.Lock()
-	s := &record.Sample{Manager: m.id(), Time: time.Now()}
+	id := m.id()
 	m.mutex.Unlock()
-	body, err := get(ctx, m.Metrics, "/metrics")
+	return sample(ctx, id, fmt.Sprintf("http://127.0.0.1:%d", m.Metrics))
+}
+
+// sample reads what a process takes from its metrics.
+func sample(ctx context.Context, of, address string) (*record.Sample, error) {
+	s := &record.Sample{Manager: of, Time: time.Now()}
+	body, err := get(ctx, address+"/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +194,14 @@ func (m *Manager) Sample(ctx context.Context) (*record.Sample, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(body)
 	if err != nil {
-		return nil, fmt.Errorf("reading the metrics of manager %s: %w", s.Manager, err)
+		return nil, fmt.Errorf("reading the metrics of %s: %w", s.Manager, err)
 	}
 	for name, into := range map[string]*float64{
 		"process_resident_memory_bytes": &s.Memory, "go_memstats_heap_inuse_bytes": &s.Heap, "go_goroutines": &s.Goroutines,
 	} {
 		family := families[name]
 		if family == nil {
-			return nil, fmt.Errorf("manager %s has no metric %s", s.Manager, name)
+			return nil, fmt.Errorf("%s has no metric %s", s.Manager, name)
 		}
 		*into = family.GetMetric()[0].GetGauge().GetValue()
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/afloat-project/afloat/test/robustness/cluster"
 	"github.com/afloat-project/afloat/test/robustness/proxy"
@@ -19,6 +22,8 @@ type Pods interface {
 	// how many pods were hit.
 	Delete(ctx context.Context, choice uint64) (int, error)
 	Evict(ctx context.Context, choice uint64) (int, error)
+	// Crash ends the main process of a container, and returns the namespace, the pod and the container.
+	Crash(ctx context.Context, choice uint64) (string, error)
 }
 
 // Injector injects faults.
@@ -106,7 +111,12 @@ func (i *Injector) inject(ctx context.Context, done <-chan struct{}, number int,
 	f := record.Fault{Number: number, Kind: s.Kind, Target: s.Target, Begin: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	hits, err := i.play(ctx, done, s)
+	hits, err := 1, error(nil)
+	if s.Kind == Crash {
+		f.Target, err = i.Pods.Crash(ctx, s.Choice)
+	} else {
+		hits, err = i.play(ctx, done, s)
+	}
 	f.End, f.Hits = time.Now(), &hits
 	if err != nil {
 		f.Error = err.Error()
@@ -150,7 +160,28 @@ func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) (int,
 	if m := i.manager(s.Target); m != nil {
 		return i.playManager(ctx, done, m, s)
 	}
+	if node, ok := strings.CutSuffix(s.Target, daemonOf); ok {
+		return 1, i.playDaemon(ctx, done, node, s)
+	}
 	return 1, i.playProgram(ctx, done, s)
+}
+
+// playDaemon hits the node daemon of a node. Its kubelet starts it again.
+func (i *Injector) playDaemon(ctx context.Context, done <-chan struct{}, node string, s Step) error {
+	_, pid, err := i.Cluster.Daemon(ctx, node)
+	if err != nil {
+		return err
+	}
+	signal := func(signal syscall.Signal) error {
+		if err := syscall.Kill(pid, signal); err != nil {
+			return fmt.Errorf("sending %s to the daemon of %s: %w", signal, node, err)
+		}
+		return nil
+	}
+	if s.Kind == Pause {
+		return pause(signal, s.Length, done)
+	}
+	return signal(syscall.SIGKILL)
 }
 
 func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *cluster.Manager, s Step) (int, error) {
@@ -218,6 +249,26 @@ func (i *Injector) playProgram(ctx context.Context, done <-chan struct{}, s Step
 		return fmt.Errorf("after %s was started again: %w", s.Target, err)
 	}
 	return nil
+}
+
+// ReviveNodes starts kubelets and containerds that have ended by themselves, as the service manager of a machine would, until the
+// context ends. A kubelet ends if its containerd is away when it starts.
+func (i *Injector) ReviveNodes(ctx context.Context, nodes []string) {
+	for _, program := range append(programs(nodes, "-containerd"), programs(nodes, "-kubelet")...) {
+		go func() {
+			_ = wait.PollUntilContextCancel(ctx, 2*time.Second, false, func(ctx context.Context) (bool, error) {
+				lock := i.lock(program)
+				lock.Lock()
+				defer lock.Unlock()
+				if !i.Cluster.Runs(program) && ctx.Err() == nil {
+					if err := i.Cluster.Start(ctx, program); err != nil {
+						log.Print(err)
+					}
+				}
+				return false, nil
+			})
+		}()
+	}
 }
 
 // Revive starts managers that have ended by themselves, as a kubelet would, until the context ends. A manager

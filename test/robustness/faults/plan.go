@@ -26,6 +26,8 @@ const (
 	// DeletePod and EvictPod are what users and drains do to a pod.
 	DeletePod = "delete-pod"
 	EvictPod  = "evict-pod"
+	// Crash ends the main process of a container at once.
+	Crash = "crash"
 )
 
 // Step is a fault that is to be injected.
@@ -56,10 +58,17 @@ const (
 	leader  = "leader"
 	webhook = "webhook"
 	pods    = "pods"
+	// daemonOf is the end of the target that is the node daemon of a node.
+	daemonOf = "-daemon"
 )
 
-// choices are all kinds of faults. A fault of the control plane hits everybody, so that most are elsewhere.
-func choices(clocks bool) []choice {
+// choices are all kinds of faults. A fault of the control plane hits everybody, so that most are elsewhere. The nodes
+// are those that are real; without any, simulated ones play them.
+func choices(clocks bool, nodes []string) []choice {
+	others := []string{"kube-controller-manager", "kube-scheduler", "kwok"}
+	if len(nodes) > 0 {
+		others = others[:2]
+	}
 	managers, both := []string{"a", "b"}, []string{"a", "b", leader, leader}
 	all := []choice{
 		{kind: Kill, targets: both, weight: 7, least: 0, most: 4},
@@ -70,8 +79,8 @@ func choices(clocks bool) []choice {
 		{kind: Pause, targets: []string{"kube-apiserver"}, weight: 3, least: 1, most: 8},
 		{kind: Kill, targets: []string{"etcd"}, weight: 2, least: 0, most: 3},
 		{kind: Pause, targets: []string{"etcd"}, weight: 3, least: 1, most: 6},
-		{kind: Kill, targets: []string{"kube-controller-manager", "kube-scheduler", "kwok"}, weight: 2, most: 4},
-		{kind: Pause, targets: []string{"kube-controller-manager", "kube-scheduler", "kwok"}, weight: 4, least: 1, most: 9},
+		{kind: Kill, targets: others, weight: 2, most: 4},
+		{kind: Pause, targets: others, weight: 4, least: 1, most: 9},
 		{kind: "slow", targets: managers, weight: 7, least: 3, most: 14},
 		{kind: "cut", targets: both, weight: 7, least: 1, most: 13},
 		{kind: "stall", targets: both, weight: 5, least: 1, most: 13},
@@ -89,18 +98,36 @@ func choices(clocks bool) []choice {
 	if clocks {
 		all = append(all, choice{kind: Clock, targets: managers, weight: 3, least: 0, most: 2})
 	}
+	if len(nodes) > 0 {
+		all = append(all,
+			choice{kind: Kill, targets: programs(nodes, "-kubelet"), weight: 10, least: 0, most: 8},
+			choice{kind: Pause, targets: programs(nodes, "-kubelet"), weight: 8, least: 1, most: 12},
+			choice{kind: Kill, targets: programs(nodes, "-containerd"), weight: 12, least: 0, most: 5},
+			choice{kind: Kill, targets: programs(nodes, daemonOf), weight: 14},
+			choice{kind: Pause, targets: programs(nodes, daemonOf), weight: 12, least: 1, most: 12},
+			choice{kind: Crash, targets: []string{pods}, weight: 16})
+	}
+	return all
+}
+
+// programs are those of nodes.
+func programs(nodes []string, of string) []string {
+	var all []string
+	for _, node := range nodes {
+		all = append(all, node+of)
+	}
 	return all
 }
 
 // Plan chooses the faults of a run: perHour of them, at random times. The same seed, length and rate give the
 // same plan; perHour 0 gives none. Where a fault would hit what another one has not left yet, it is one of another kind.
-func Plan(seed uint64, length time.Duration, perHour int, clocks bool) []Step {
+func Plan(seed uint64, length time.Duration, perHour int, clocks bool, nodes []string) []Step {
 	if perHour <= 0 {
 		return nil
 	}
 	draw := rand.New(rand.NewPCG(seed, 0xfa)) //nolint:gosec // chance that can be repeated
 	gap := time.Hour / time.Duration(perHour)
-	all := choices(clocks)
+	all := choices(clocks, nodes)
 	total := 0
 	for _, c := range all {
 		total += c.weight

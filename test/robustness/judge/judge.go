@@ -59,7 +59,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	v := &Verdict{Checked: map[string]int{}}
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	v.lives(r.Samples)
-	s.ahead = lookAhead(r)
+	s.ahead, s.crashes, s.calm = lookAhead(r), crashes(r.Faults), r.Phase(record.FaultsEnd)
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)
@@ -68,7 +68,9 @@ func Judge(r *record.Record) (*Verdict, error) {
 		}
 		c.before, c.after = s.objects[c.key()], after
 		s.now = c.Time
-		c.by = who.of(c)
+		if c.by = who.of(c); s.asked(c) {
+			c.by = ""
+		}
 		s.note(c, v)
 		s.apply(c)
 		for j := range all {
@@ -92,6 +94,7 @@ func (s *state) note(c *change, v *Verdict) {
 	s.noteMemories(c)
 	s.noteStanding(c)
 	noteApart(c)
+	s.noteCauses(c)
 	switch {
 	case c.Resource == "leases":
 		if c.after != nil && c.by != "" && c.after.holder != "" && c.by != s.holder {

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,7 +14,7 @@ import (
 func rules() []rule {
 	return []rule{availability, budget, surge, partition, reason, ordinals, condemned, onePodPerNode, instances,
 		claims, inPlace, outOfService, sidecars, parallelism, quota, converges, runs, concurrency, looks, foreign, copies,
-		places, order, lease, kept, sequence, oneByOne, heldBack, crowd, behind}
+		places, order, lease, kept, sequence, oneByOne, heldBack, crowd, behind, restarted, grace, inTime, pulls}
 }
 
 // availability is the budget of each workload (CS-124, SS-, DS-).
@@ -40,12 +41,15 @@ var availability = rule{
 	},
 }
 
-// serving counts the pods of a workload that are in service; of a DaemonSet, the nodes that have one.
+// serving counts the pods of a workload that are in service; of a DaemonSet, the nodes that have one, or one that costs nothing.
 func (s *state) serving(w *object) int {
 	n, nodes := 0, map[string]bool{}
 	for _, pod := range s.pods[w.UID] {
 		if serving(pod) {
 			n++
+			nodes[pod.pod.Spec.NodeName] = true
+		}
+		if w.resource == "daemonsets" && s.costsNothing(w, pod) {
 			nodes[pod.pod.Spec.NodeName] = true
 		}
 	}
@@ -54,6 +58,16 @@ func (s *state) serving(w *object) int {
 	}
 	return n
 }
+
+// costsNothing reports whether a DaemonSet may update a pod, or has just begun to, beside as many as its budget allows: its containers
+// are down, and it is of an old revision (ADS-131).
+func (s *state) costsNothing(w, pod *object) bool {
+	return condition(pod.pod, corev1.ContainersReady) == corev1.ConditionFalse &&
+		(!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
+}
+
+// onePlan is how long the writes of a plan may take.
+const onePlan = 5 * time.Second
 
 // budget is the PodUnavailableBudget (PUB-001). It holds even if two managers write (decision 0025).
 var budget = rule{

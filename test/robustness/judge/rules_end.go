@@ -41,6 +41,12 @@ var converges = rule{
 			return true, s.runsEnd(o)
 		case "ephemeraljobs":
 			return true, s.looksEnd(o)
+		case "containerrecreaterequests":
+			return true, requestEnds(o.request)
+		case "imagepulljobs":
+			return true, s.pullEnds(o)
+		case "nodeimages":
+			return true, listEnds(o.images)
 		case "broadcastjobs":
 			return true, s.jobEnds(o)
 		default:

@@ -86,9 +86,10 @@ var instances = rule{
 // inPlace is what updates in place are for.
 var inPlace = rule{
 	name:    "in place",
-	promise: "a pod keeps its UID, node and address, and containers whose image stays are not restarted",
-	check: func(_ *state, c *change) (bool, string) {
-		if c.Resource != "pods" || c.before == nil || c.after == nil {
+	promise: "a pod keeps its UID, node and address, and a container is restarted once for each change of its image, request or crash",
+	check: func(s *state, c *change) (bool, string) {
+		// The node daemon is in a namespace of its own, and its processes are killed.
+		if c.Resource != "pods" || c.before == nil || c.after == nil || c.Namespace == "kruise-system" {
 			return false, ""
 		}
 		a, b := c.before.pod, c.after.pod
@@ -97,17 +98,17 @@ var inPlace = rule{
 			return true, fmt.Sprintf("the UID was %s, and is %s", c.before.UID, c.after.UID)
 		case a.Spec.NodeName != "" && a.Spec.NodeName != b.Spec.NodeName:
 			return true, fmt.Sprintf("the node was %s, and is %s", a.Spec.NodeName, b.Spec.NodeName)
-		case a.Status.PodIP != "" && a.Status.PodIP != b.Status.PodIP:
+		case a.Status.PodIP != "" && a.Status.PodIP != b.Status.PodIP && (active(c.after) || b.Status.PodIP != ""):
+			// A kubelet that was started again knows no address of a pod that has ended.
 			return true, fmt.Sprintf("the address was %s, and is %s", a.Status.PodIP, b.Status.PodIP)
 		}
-		was := map[string]corev1.ContainerStatus{}
-		for _, status := range a.Status.ContainerStatuses {
-			was[status.Name] = status
-		}
-		for _, status := range b.Status.ContainerStatuses {
-			old, ok := was[status.Name]
-			if ok && old.RestartCount < status.RestartCount && old.Image == status.Image {
-				return true, fmt.Sprintf("container %s was restarted with the image %s that it had", status.Name, old.Image)
+		for i := range b.Status.ContainerStatuses {
+			is := &b.Status.ContainerStatuses[i]
+			if was := statusOf(a, is.Name); was != nil {
+				wanted, _ := images(b, is.Name)
+				if text := s.explained(c.key(), was, is, wanted); text != "" {
+					return true, text
+				}
 			}
 		}
 		return true, ""
@@ -148,12 +149,12 @@ func images(pod *corev1.Pod, name string) (string, string) {
 	var wanted, runs string
 	for _, c := range pod.Spec.Containers {
 		if c.Name == name {
-			wanted = c.Image
+			wanted = familiar(c.Image)
 		}
 	}
 	for _, c := range pod.Status.ContainerStatuses {
 		if c.Name == name {
-			runs = c.Image
+			runs = familiar(c.Image)
 		}
 	}
 	return wanted, runs

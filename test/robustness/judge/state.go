@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
@@ -36,6 +37,10 @@ type object struct {
 	// spec and status are those of objects of ours, with what rules need to know.
 	spec   spec
 	status status
+	// request, pull and images are what some kinds are as a whole.
+	request *v1beta1.ContainerRecreateRequest
+	pull    *v1beta1.ImagePullJob
+	images  *v1beta1.NodeImage
 	// number is the number of a ControllerRevision, holder the holder of a lease, data that of a ConfigMap.
 	number int64
 	holder string
@@ -89,9 +94,17 @@ type state struct {
 	begun    map[run]int
 	memories map[key][]memory
 	ahead    ahead
+	// causes are why containers may be restarted, crashes the faults that are to become some, readied the containers that were seen
+	// ready for a request, and calm is when faults were over.
+	causes  map[containerOf][]cause
+	crashes []record.Fault
+	readied map[containerOf]string
+	calm    time.Time
+	// movedDown is when a pod got another revision while its containers were down.
+	movedDown map[key]time.Time
 }
 
-// containerOf names a container of a pod.
+// containerOf names a container of a pod, or of a request.
 type containerOf struct {
 	pod  key
 	name string
@@ -106,7 +119,8 @@ type past struct {
 func newState() *state {
 	return &state{objects: map[key]*object{}, pods: map[types.UID]map[key]*object{}, free: map[containerOf]bool{}, history: map[key][]past{},
 		begun: map[run]int{}, memories: map[key][]memory{}, gone: map[key]time.Time{}, overlapped: map[types.UID]time.Time{},
-		deposed: map[string]time.Time{}}
+		deposed: map[string]time.Time{}, causes: map[containerOf][]cause{}, readied: map[containerOf]string{},
+		movedDown: map[key]time.Time{}}
 }
 
 // parse reads an object. Fields that no rule needs are left out.
@@ -166,7 +180,29 @@ func parse(c *record.Change) (*object, error) {
 		return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
 	}
 
-	return o, nil
+	return o, o.parseWhole(c)
+}
+
+// parseWhole reads an object of a kind of which rules need to know all.
+func (o *object) parseWhole(c *record.Change) error {
+	var into any
+	switch c.Resource {
+	case "containerrecreaterequests":
+		o.request = &v1beta1.ContainerRecreateRequest{}
+		into = o.request
+	case "imagepulljobs":
+		o.pull = &v1beta1.ImagePullJob{}
+		into = o.pull
+	case "nodeimages":
+		o.images = &v1beta1.NodeImage{}
+		into = o.images
+	default:
+		return nil
+	}
+	if err := json.Unmarshal(c.Object, into); err != nil {
+		return fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+	}
+	return nil
 }
 
 // owner returns the UID of what controls an object.
@@ -185,7 +221,7 @@ func (s *state) apply(c *change) {
 	k := c.key()
 	if c.before != nil && c.before.pod != nil && c.after != nil {
 		for _, container := range c.before.pod.Spec.Containers {
-			if is, _ := images(c.after.pod, container.Name); is != container.Image {
+			if is, _ := images(c.after.pod, container.Name); is != familiar(container.Image) {
 				s.free[containerOf{k, container.Name}] = !serving(c.before)
 			}
 		}

@@ -30,6 +30,8 @@ type Run struct {
 	Faults int `json:"faults,omitempty"`
 	// Clocks is set if the clocks of the managers differed.
 	Clocks bool `json:"clocks,omitempty"`
+	// Nodes is how many real nodes there were. Without any, nodes were simulated.
+	Nodes int `json:"nodes,omitempty"`
 	// Begin is when the record begins.
 	Begin time.Time `json:"begin"`
 }
@@ -81,9 +83,9 @@ type Fault struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Sample is what a process of a manager takes at one moment.
+// Sample is what a process of a manager or of the node daemon takes at one moment.
 type Sample struct {
-	// Manager is the process, such as a.2.
+	// Manager is the process, such as a.2, or the node and the process of a daemon.
 	Manager string    `json:"manager"`
 	Time    time.Time `json:"time"`
 	// Memory is what is resident, and Heap what is in use of the heap, both in bytes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,7 +49,7 @@ template:
 // jobOver reports whether a job has come to its end.
 func jobOver(object *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-	return slices.Contains([]string{"completed", "Succeeded", "Failed"}, phase)
+	return slices.Contains([]string{"completed", "Completed", "Succeeded", "Failed"}, phase) || completed(object)
 }
 
 // playJobs makes one job after the other.
@@ -60,18 +61,22 @@ func (r *Rollouts) playJobs(ctx context.Context, job func(int) workload) {
 		}
 		// A job that takes too long stays beside the next one.
 		r.settled(ctx, w, Patience, false, jobOver)
-		if number <= keptJobs {
-			continue
-		}
-		w = job(number - keptJobs)
-		err := r.again(ctx, "deleting "+w.name, func(ctx context.Context) error {
-			background := metav1.DeletePropagationBackground
-			return r.client(w).Delete(ctx, w.name, metav1.DeleteOptions{PropagationPolicy: &background})
-		})
-		if err != nil {
+		if number > keptJobs && r.remove(ctx, job(number-keptJobs)) != nil {
 			return
 		}
+		waitFor(ctx, w.pace)
 	}
+}
+
+func (r *Rollouts) remove(ctx context.Context, w workload) error {
+	return r.again(ctx, "deleting "+w.name, func(ctx context.Context) error {
+		background := metav1.DeletePropagationBackground
+		err := r.client(w).Delete(ctx, w.name, metav1.DeleteOptions{PropagationPolicy: &background})
+		if apierrors.IsNotFound(err) {
+			return nil // an answer was lost
+		}
+		return err
+	})
 }
 
 // cron makes a BroadcastJob each minute. One takes nearly a minute, and longer with faults, so that it holds up
@@ -127,6 +132,9 @@ func (r *Rollouts) pauseCron(ctx context.Context, paused bool) error {
 
 // Rest stops what would not come to rest by itself, or not soon.
 func (r *Rollouts) Rest(ctx context.Context) error {
+	if r.real {
+		return nil
+	}
 	if err := r.pauseCron(ctx, true); err != nil {
 		return err
 	}
@@ -139,6 +147,9 @@ func (r *Rollouts) Rest(ctx context.Context) error {
 // FinishPods plays what the simulated nodes do not: pods of jobs come to their end, and ephemeral containers
 // run. It returns when the context ends.
 func (r *Rollouts) FinishPods(ctx context.Context) {
+	if r.real {
+		return
+	}
 	all := r.cluster.Kube.CoreV1().Pods(Namespace)
 	// What fails is tried again a second later.
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {

@@ -34,10 +34,12 @@ type Rollouts struct {
 	cluster *cluster.Cluster
 	record  *record.Writer
 	seed    uint64
+	// real is set if kubelets run the pods, and not a simulation.
+	real bool
 }
 
 // New makes the namespaces.
-func New(ctx context.Context, c *cluster.Cluster, to *record.Writer, seed uint64) (*Rollouts, error) {
+func New(ctx context.Context, c *cluster.Cluster, to *record.Writer, seed uint64, real bool) (*Rollouts, error) {
 	for _, name := range append([]string{Namespace}, targets...) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
@@ -49,12 +51,19 @@ func New(ctx context.Context, c *cluster.Cluster, to *record.Writer, seed uint64
 	if _, err := c.Kube.CoreV1().ConfigMaps(occupied).Create(ctx, taken, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("making a ConfigMap of somebody else: %w", err)
 	}
-	return &Rollouts{cluster: c, record: to, seed: seed}, nil
+	return &Rollouts{cluster: c, record: to, seed: seed, real: real}, nil
+}
+
+func (r *Rollouts) workloads() []workload {
+	if r.real {
+		return realWorkloads()
+	}
+	return workloads()
 }
 
 // Create makes all workloads. What a webhook that does not serve yet refuses is tried again.
 func (r *Rollouts) Create(ctx context.Context) error {
-	for _, w := range workloads() {
+	for _, w := range r.workloads() {
 		if err := r.create(ctx, w); err != nil {
 			return err
 		}
@@ -63,6 +72,11 @@ func (r *Rollouts) Create(ctx context.Context) error {
 }
 
 func (r *Rollouts) create(ctx context.Context, w workload) error {
+	return r.again(ctx, "making "+w.resource.Resource+" "+w.name, func(ctx context.Context) error { return r.make(ctx, w) })
+}
+
+// make tries once to make an object.
+func (r *Rollouts) make(ctx context.Context, w workload) error {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	var spec map[string]any
 	if err := yaml.Unmarshal([]byte(w.spec), &spec); err != nil {
@@ -72,13 +86,11 @@ func (r *Rollouts) create(ctx context.Context, w workload) error {
 	object.SetAPIVersion(w.resource.GroupVersion().String())
 	object.SetKind(kinds[w.resource.Resource])
 	object.SetName(w.name)
-	return r.again(ctx, "making "+w.resource.Resource+" "+w.name, func(ctx context.Context) error {
-		_, err := r.client(w).Create(ctx, object, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	_, err := r.client(w).Create(ctx, object, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 var kinds = map[string]string{
@@ -86,7 +98,8 @@ var kinds = map[string]string{
 	"uniteddeployments": "UnitedDeployment", "workloadspreads": "WorkloadSpread", "broadcastjobs": "BroadcastJob",
 	"podunavailablebudgets": "PodUnavailableBudget", "advancedcronjobs": "AdvancedCronJob",
 	"ephemeraljobs": "EphemeralJob", "resourcedistributions": "ResourceDistribution",
-	"persistentpodstates": "PersistentPodState",
+	"persistentpodstates": "PersistentPodState", "containerrecreaterequests": "ContainerRecreateRequest",
+	"imagepulljobs": "ImagePullJob",
 }
 
 func (r *Rollouts) client(w workload) dynamic.ResourceInterface {
@@ -116,15 +129,22 @@ func (r *Rollouts) again(ctx context.Context, what string, do func(context.Conte
 // Play changes all workloads until the context ends.
 func (r *Rollouts) Play(ctx context.Context) {
 	var all sync.WaitGroup
-	for number, w := range workloads() {
+	for number, w := range r.workloads() {
 		if len(w.changes) > 0 {
 			draw := rand.New(rand.NewPCG(r.seed, uint64(number))) //nolint:gosec // chance that can be repeated
 			all.Go(func() { r.play(ctx, w, draw) })
 		}
 	}
-	all.Go(func() { r.playJobs(ctx, broadcastJob) })
-	all.Go(func() { r.playJobs(ctx, ephemeralJob) })
-	all.Go(func() { r.playCron(ctx) })
+	if r.real {
+		all.Go(func() { r.playJobs(ctx, realBroadcastJob) })
+		all.Go(func() { r.playJobs(ctx, realEphemeralJob) })
+		all.Go(func() { r.playJobs(ctx, pullJob) })
+		all.Go(func() { r.playRestarts(ctx) })
+	} else {
+		all.Go(func() { r.playJobs(ctx, broadcastJob) })
+		all.Go(func() { r.playJobs(ctx, ephemeralJob) })
+		all.Go(func() { r.playCron(ctx) })
+	}
 	all.Wait()
 }
 
