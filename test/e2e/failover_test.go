@@ -37,7 +37,7 @@ to run out: up to the lease's duration and one retry.
 A shorter lease costs a write of the lease each second in place of one each two seconds, and it costs calm: a leader that cannot reach
 the API server for the renew deadline ends and starts again, and three seconds are less than an API server takes to restart. It was seen in the sitting of 2026-11-28: a manager that had
 just become the leader started its controllers on two busy cores, and lost the lease within five seconds. The other one was stopped next, kubelet backed off before it started the first one
-again, and for 61 seconds nobody led: that is the longest time in the last row. So the shipped values stay. No rollout is harmed by a leader that does not know yet that it is none, since its writes
+again, and for 61 seconds nobody led. So the shipped values stay. No rollout is harmed by a leader that does not know yet that it is none, since its writes
 are guarded by the versions of the objects ([decision 5](../decisions/0005-three-writes.md)); the values are a choice of calm, not of safety.
 `
 

@@ -15,7 +15,7 @@
 //	PERF_BINARY    the manager that scenario fast, which needs no cluster, runs by itself (bin/manager); all others run PERF_MANAGER
 //	PERF_DELAY     after what time the API server of scenario fast answers (1ms)
 //	PERF_MANAGER   command line of the manager, started by a shell
-//	PERF_MEMORY    its GOMEMLIMIT (900MiB, as in the manifests)
+//	PERF_MEMORY    its GOMEMLIMIT (that of the manifests)
 //	PERF_NAME      what the report calls it
 //	PERF_AGENT     how its user agent begins (kruise-manager)
 //	PERF_READY     URL that answers 200 when it is ready

@@ -20,6 +20,7 @@ go build -o "$work/perf" ./test/perf
 cp bin/manager "$work/manager"
 export PERF_NAME=${PERF_NAME:-afloat $(git describe --always --dirty 2>/dev/null || echo unknown)}
 export PERF_REPORTS=${PERF_REPORTS:-docs/perf}
+export PERF_MEMORY=${PERF_MEMORY:-$(sed -nE 's/.*name: GOMEMLIMIT, value: ([^}]+)}.*/\1/p' config/manager/deployment.yaml)}
 export PERF_RUN="$cluster run" PERF_BINARY=$work/manager
 
 status=0
@@ -47,7 +48,7 @@ for scenario in "$@"; do
   if [[ -n ${PERF_MANAGER:-} ]]; then
     manager=$PERF_MANAGER
   else
-    manager="env GOMEMLIMIT=${PERF_MEMORY:-900MiB} WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
+    manager="env GOMEMLIMIT=$PERF_MEMORY WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
       --metrics-addr=$host:18080 --health-probe-addr=$host:18000 --enable-pprof --pprof-addr=$host:18090 --shutdown-delay-duration=0s --v=3
       --feature-gates=PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true"
     manager=${manager//$'\n'/}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +146,7 @@ func (m *manager) startHere() error {
 	}
 	command := exec.Command(m.command[0], m.command[1:]...) //nolint:noctx // stop ends it, gently
 	command.Stdout, command.Stderr = log, log
-	command.Env = append(os.Environ(), "GOMEMLIMIT="+cmp.Or(os.Getenv("PERF_MEMORY"), "900MiB")) // as in the manifests
+	command.Env = append(os.Environ(), "GOMEMLIMIT="+os.Getenv("PERF_MEMORY"))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {

@@ -62,7 +62,7 @@ func unavailableLabel(pod *corev1.Pod) string {
 
 // Free reports whether the pod may be disrupted regardless of its budget (PUB-086, rules 1 and 2), and why.
 func Free(pod *corev1.Pod, now time.Time) (why string, free bool) {
-	if unprotected, err := strconv.ParseBool(pod.Annotations[pub.NoProtect]); err == nil && unprotected {
+	if exempt(pod) {
 		return fmt.Sprintf("annotation %s", pub.NoProtect), true
 	}
 	why, doubt := Why(pod, now)
@@ -72,6 +72,11 @@ func Free(pod *corev1.Pod, now time.Time) (why string, free bool) {
 // MayServeAgain reports whether a pod that is out of service may be in service again before an operation that was
 // allowed is done: an API server deletes pods a while after it has asked about them.
 func MayServeAgain(pod *corev1.Pod, by disruption.Operation) bool {
-	unprotected, _ := strconv.ParseBool(pod.Annotations[pub.NoProtect])
-	return deletes(by) && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && !unprotected
+	return deletes(by) && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && !exempt(pod)
+}
+
+// exempt reports whether no budget protects the pod.
+func exempt(pod *corev1.Pod) bool {
+	yes, err := strconv.ParseBool(pod.Annotations[pub.NoProtect])
+	return err == nil && yes
 }
