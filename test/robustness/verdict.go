@@ -68,7 +68,7 @@ func page(r *record.Record, v *judge.Verdict) string {
 		r.Run.Begin.UTC().Format(time.DateOnly), r.Run.Commit, r.Run.Cores)
 	add("cluster with %s and two managers%s%s. What\n", nodes, clocks, fault)
 	add("happened is recorded, revision by revision, and judged afterwards: see [robustness](../develop/robustness.md).\n\n")
-	add("**%d violations.** %d changes of objects and %d writes of managers were judged; %d times a manager took a pod out of service,\n",
+	add("**Violations: %d.** %d changes of objects and %d writes of managers were judged; %d times a manager took a pod out of service,\n",
 		len(violations), len(r.Changes), len(r.Requests), v.Voluntary)
 	add("and %d times a manager wrote a pod while another one had the lease.\n", v.Overlaps)
 

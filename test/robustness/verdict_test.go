@@ -21,7 +21,7 @@ func TestThePageSaysAll(t *testing.T) {
 			Last: record.Sample{Heap: 31 << 20, Memory: 90 << 20, Goroutines: 810}}}}
 	got := page(r, v)
 	for _, want := range []string{
-		"`make robustness TIME=5m0s SEED=4711 CLOCKS=1`", "at commit abc", "on 2 cores", "**1 violations.**",
+		"`make robustness TIME=5m0s SEED=4711 CLOCKS=1`", "at commit abc", "on 2 cores", "**Violations: 1.**",
 		"| clonesets | 3 | 1 | 1 |", "2 were injected; 1 of them", "| `kill` | 2 |",
 		"| surge | there are at most replicas + maxSurge pods | 7 | 1 | 1 |", "one too many",
 		"| nothing is written at rest |", "| a.1 | 1h0m0s | 30, 31 | 80, 90 | 800, 810 |", "everything fails?",
