@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -55,12 +56,16 @@ func (c *cluster) ensurePKI() error {
 	}
 
 	local := []string{"localhost", "127.0.0.1"}
+	var nodes []string // a test may put what it likes between a node and the API server
+	for i := range c.nodeNames() {
+		nodes = append(nodes, c.nodeAddress(i+1))
+	}
 	ids := []identity{
 		{file: "etcd", user: "etcd", server: local},
 		{file: "etcd-client", user: "kube-apiserver-etcd-client"},
 		{file: "kube-apiserver", user: "kube-apiserver",
-			server: append(local, c.address(), c.serviceAddress(1), "kubernetes", "kubernetes.default",
-				"kubernetes.default.svc", "kubernetes.default.svc.cluster.local")},
+			server: slices.Concat(local, nodes, []string{c.address(), c.serviceAddress(1), "kubernetes", "kubernetes.default",
+				"kubernetes.default.svc", "kubernetes.default.svc.cluster.local"})},
 		{file: "kubelet-client", user: "kube-apiserver-kubelet-client", group: "system:masters"},
 	}
 	for i, node := range c.nodeNames() {

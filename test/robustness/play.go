@@ -30,8 +30,9 @@ type stage struct {
 	managers []*cluster.Manager
 	users    *rollouts.Rollouts
 	webhook  *faults.Webhook
-	// nodes are the real nodes, if there are any.
+	// nodes are the real nodes, if there are any, and wires what is between each and the API server.
 	nodes []string
+	wires map[string]*proxy.Wire
 }
 
 // play plays rollouts and faults, and writes the record.
@@ -42,6 +43,19 @@ func play(ctx context.Context, o options, dir string) (err error) {
 	}
 	if s.nodes, err = s.cluster.RealNodes(); err != nil {
 		return err
+	}
+	defer func() {
+		for _, wire := range s.wires {
+			err = errors.Join(err, wire.Close())
+		}
+	}()
+	s.wires = map[string]*proxy.Wire{}
+	for _, node := range s.nodes {
+		wire, err := s.cluster.Wire(ctx, node)
+		if err != nil {
+			return err
+		}
+		s.wires[node] = wire
 	}
 	if s.record, err = record.Create(filepath.Join(dir, recordName)); err != nil {
 		return err
@@ -160,7 +174,7 @@ func (s *stage) stopManagers() {
 func (s *stage) injectAll(ctx, background context.Context) error {
 	s.phase(record.FaultsBegin)
 	injector := &faults.Injector{Cluster: s.cluster, Managers: s.managers, Webhook: s.webhook, Pods: s.users,
-		Record: s.record}
+		Record: s.record, Wires: s.wires}
 	injector.Revive(background)
 	reviving, stopReviving := context.WithCancel(background)
 	defer stopReviving()

@@ -49,7 +49,21 @@ if ((NODES > 0)); then
     "$cluster" image build --name "$name" --binary "$pause=/pause" --entrypoint /pause --arg "$name" >/dev/null
   done
   mkdir -p bin/local-robustness
-  { echo "resources: [../../config/daemon]"; echo "patches:"; hack/local-daemon.sh; } >bin/local-robustness/kustomization.yaml
+  # Between each node and the API server is a wire that can be cut, on the address of the node.
+  { echo "resources: [../../config/daemon]"; echo "patches:"; hack/local-daemon.sh; cat; } >bin/local-robustness/kustomization.yaml <<END
+- patch: |
+    apiVersion: apps/v1
+    kind: DaemonSet
+    metadata: {name: kruise-daemon, namespace: kruise-system}
+    spec:
+      template:
+        spec:
+          containers:
+          - name: daemon
+            env:
+            - {name: KUBERNETES_SERVICE_HOST, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}
+            - {name: KUBERNETES_SERVICE_PORT, value: "6443"}
+END
   "$kubectl" kustomize bin/local-robustness | apply -f -
 fi
 "$cluster" exec -- "$work/robustness" -time "${TIME:-1h}" -seed "${SEED:-0}" -tool "$cluster" -manager "$work/manager" \

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/afloat-project/afloat/test/robustness/proxy"
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
@@ -117,6 +121,55 @@ func (c *Cluster) Crash(container string) error {
 		return fmt.Errorf("ending container %s: %w", container, err)
 	}
 	return nil
+}
+
+// Wire puts a wire between a node and the API server, whose kubelet is started again for it. The node daemon of the manifests that
+// robustness.sh applies connects to the same address.
+func (c *Cluster) Wire(ctx context.Context, node string) (*proxy.Wire, error) {
+	of, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("finding the address of %s: %w", node, err)
+	}
+	server, err := url.Parse(c.Server())
+	if err != nil {
+		return nil, fmt.Errorf("the API server's address: %w", err)
+	}
+	address := ""
+	for _, a := range of.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			address = net.JoinHostPort(a.Address, server.Port())
+		}
+	}
+	wire, err := proxy.NewWire(address, server.Host)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.reconnect(ctx, node, "https://"+address); err != nil {
+		return nil, errors.Join(err, wire.Close())
+	}
+	return wire, nil
+}
+
+// reconnect starts a kubelet again, with another address of the API server.
+func (c *Cluster) reconnect(ctx context.Context, node, server string) error {
+	path, kubelet := c.pki(node+".kubeconfig"), node+"-kubelet"
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of %s: %w", node, err)
+	}
+	for _, of := range config.Clusters {
+		of.Server = server
+	}
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig of %s: %w", node, err)
+	}
+	if err := c.Signal(kubelet, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := c.Gone(ctx, kubelet); err != nil {
+		return err
+	}
+	return c.Start(ctx, kubelet)
 }
 
 // NodesReady waits until the daemon of each node is ready, and each node has a NodeImage.

@@ -31,8 +31,10 @@ type Injector struct {
 	Cluster  *cluster.Cluster
 	Managers []*cluster.Manager
 	Webhook  *Webhook
-	Pods     Pods
-	Record   *record.Writer
+	// Wires are the network between each real node and the API server.
+	Wires  map[string]*proxy.Wire
+	Pods   Pods
+	Record *record.Writer
 
 	mutex sync.Mutex
 	busy  map[string]*sync.Mutex
@@ -160,6 +162,9 @@ func (i *Injector) play(ctx context.Context, done <-chan struct{}, s Step) (int,
 	if m := i.manager(s.Target); m != nil {
 		return i.playManager(ctx, done, m, s)
 	}
+	if node, ok := strings.CutSuffix(s.Target, networkOf); ok {
+		return network(i.Wires[node], done, s), nil
+	}
 	if node, ok := strings.CutSuffix(s.Target, daemonOf); ok {
 		return 1, i.playDaemon(ctx, done, node, s)
 	}
@@ -215,12 +220,17 @@ func (i *Injector) playManager(ctx context.Context, done <-chan struct{}, m *clu
 		}
 		return 1, nil
 	default:
-		f := &proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay}
-		end := m.Proxy.Inject(f)
-		last(s.Length, done)
-		end()
-		return f.Hits(), nil
+		return network(m.Proxy, done, s), nil
 	}
+}
+
+// network injects a fault of the network, and returns how often it hit anything.
+func network(on interface{ Inject(f *proxy.Fault) func() }, done <-chan struct{}, s Step) int {
+	f := &proxy.Fault{Kind: proxy.Kind(s.Kind), Share: s.Share, Delay: s.Delay}
+	end := on.Inject(f)
+	last(s.Length, done)
+	end()
+	return f.Hits()
 }
 
 func pause(signal func(syscall.Signal) error, length time.Duration, done <-chan struct{}) error {

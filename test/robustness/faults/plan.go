@@ -58,8 +58,9 @@ const (
 	leader  = "leader"
 	webhook = "webhook"
 	pods    = "pods"
-	// daemonOf is the end of the target that is the node daemon of a node.
-	daemonOf = "-daemon"
+	// daemonOf is the end of the target that is the node daemon of a node, networkOf of that between a node and the API server.
+	daemonOf  = "-daemon"
+	networkOf = "-network"
 )
 
 // choices are all kinds of faults. A fault of the control plane hits everybody, so that most are elsewhere. The nodes
@@ -105,6 +106,11 @@ func choices(clocks bool, nodes []string) []choice {
 			choice{kind: Kill, targets: programs(nodes, "-containerd"), weight: 12, least: 0, most: 5},
 			choice{kind: Kill, targets: programs(nodes, daemonOf), weight: 14},
 			choice{kind: Pause, targets: programs(nodes, daemonOf), weight: 12, least: 1, most: 12},
+			choice{kind: "slow", targets: programs(nodes, networkOf), weight: 4, least: 3, most: 14},
+			choice{kind: "cut", targets: programs(nodes, networkOf), weight: 8, least: 1, most: 20},
+			choice{kind: "stall", targets: programs(nodes, networkOf), weight: 6, least: 1, most: 20},
+			// So long that the node counts as lost, and its pods as not ready.
+			choice{kind: "cut", targets: programs(nodes, networkOf), weight: 1, least: 55, most: 80},
 			choice{kind: Crash, targets: []string{pods}, weight: 16})
 	}
 	return all

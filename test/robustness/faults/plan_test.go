@@ -57,7 +57,7 @@ func TestRealNodesHaveFaultsOfTheirOwn(t *testing.T) {
 		hit[s.Kind+" "+s.Target]++
 	}
 	for _, want := range []string{"kill node1-kubelet", "pause node2-kubelet", "kill node2-containerd", "kill node1-daemon", "pause node1-daemon",
-		"crash pods"} {
+		"cut node1-network", "stall node2-network", "crash pods"} {
 		if hit[want] == 0 {
 			t.Errorf("no %s in %v", want, hit)
 		}

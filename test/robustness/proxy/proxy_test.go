@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -136,5 +138,61 @@ func TestAWriteIsRecordedWithItsRevision(t *testing.T) {
 	}
 	if len(r.Requests) != 1 || r.Requests[0].Revision != 17 || r.Requests[0].Manager != "a.1" || r.Requests[0].Status != 200 {
 		t.Errorf("the record has %+v", r.Requests)
+	}
+}
+
+// A node's connection is closed by a cut, which lets no other one through while it lasts; a stall keeps what is sent until it ends.
+func TestWire(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("hello"))
+	}))
+	defer server.Close()
+	wire, err := NewWire("127.0.0.1:0", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	client := server.Client()
+	client.Timeout = 30 * time.Second
+	ask := func() error {
+		answer, err := client.Get("https://" + wire.Address())
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, answer.Body) // the connection is kept
+		return errors.Join(err, answer.Body.Close())
+	}
+	if err := ask(); err != nil {
+		t.Fatal("an undisturbed wire:", err)
+	}
+
+	cut := &Fault{Kind: Cut}
+	end := wire.Inject(cut)
+	if err := ask(); err == nil {
+		t.Error("a request passed a wire that is cut")
+	}
+	if cut.Hits() < 2 { // the connection from before, and the new one
+		t.Errorf("a cut hit %d times", cut.Hits())
+	}
+	end()
+	if err := ask(); err != nil {
+		t.Error("after a cut:", err)
+	}
+
+	stall := &Fault{Kind: Stall}
+	end = wire.Inject(stall)
+	answered := make(chan error, 1)
+	go func() { answered <- ask() }()
+	for stall.Hits() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-answered:
+		t.Error("a request passed a wire that stalls:", err)
+	default:
+	}
+	end()
+	if err := <-answered; err != nil {
+		t.Error("after a stall:", err)
 	}
 }
