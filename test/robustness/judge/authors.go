@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
 
@@ -62,7 +64,7 @@ func (a *authors) of(c *change) string {
 	in, there := c.Namespace+"/"+c.Resource, c.Namespace+"/"+c.Resource+"/"+c.Name
 	for _, r := range a.unanswered[there] {
 		switch {
-		case !within(r), c.before == nil:
+		case !within(r), c.before == nil, ofAnotherPart(r, c):
 		case r.Verb == "DELETE":
 			if c.after == nil || c.before.DeletionTimestamp == nil && c.after.DeletionTimestamp != nil {
 				return r.Manager
@@ -79,4 +81,10 @@ func (a *authors) of(c *change) string {
 		}
 	}
 	return ""
+}
+
+// ofAnotherPart reports whether a change of a pod left the status alone, and the write is one of the status.
+func ofAnotherPart(r *record.Request, c *change) bool {
+	return strings.HasSuffix(r.Path, "/status") && c.before.pod != nil && c.after != nil &&
+		equality.Semantic.DeepEqual(c.before.pod.Status, c.after.pod.Status)
 }

@@ -308,6 +308,22 @@ func TestAWriteThatChangesNothingIsNoAuthor(t *testing.T) {
 	}
 }
 
+// A write of a status that failed is not what marked the pod to be deleted.
+func TestAWriteOfTheStatusIsNoAuthorOfAMark(t *testing.T) {
+	s := tell(t)
+	s.set("clonesets", "web", `"replicas":3,`+inPlacePolicy, "")
+	s.pods("CloneSet", "web", "web-r1", 3)
+	s.later()
+	s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Verb: "PATCH", Begin: s.now, Sent: true,
+		End: s.now.Add(2 * time.Millisecond), Status: 500, Path: "/api/v1/namespaces/x/pods/web-0/status"})
+	marked := clone(0)
+	marked.labels = `,"apps.kruise.io/specified-delete":"true"`
+	s.pod(marked) // by a user
+	if violations, _ := s.found(); len(violations) > 0 {
+		t.Errorf("found %v", violations)
+	}
+}
+
 // Also writes of objects without a namespace, of which no answer is known, have an author.
 func TestObjectsAreKnownByTheirPath(t *testing.T) {
 	for path, want := range map[string]string{
