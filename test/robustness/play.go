@@ -218,7 +218,9 @@ func (s *stage) phase(name string) {
 // settle waits until nothing is written any more, and then watches that nothing is. If something is written
 // all the time, the record has no rest, and the judge says so.
 func (s *stage) settle(ctx context.Context) error {
-	const quiet = 45 * time.Second // longer than places are booked, and than controllers put off what failed
+	// Longer than places are booked, than controllers put off what failed, and than what was just accepted has rules of its own in
+	// the webhook configuration: 30 seconds, and up to a minute until somebody looks.
+	const quiet = 95 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, s.settleFor, errors.New("no rest"))
 	defer cancel()
 	tick := time.NewTicker(time.Second)

@@ -187,6 +187,11 @@ func (c *Cluster) NodesReady(ctx context.Context, nodes []string) error {
 
 func (c *Cluster) nodesReady(ctx context.Context, nodes []string) error {
 	for _, node := range nodes {
+		if kubelet := node + "-kubelet"; !c.Runs(kubelet) { // nobody else starts it again yet
+			if err := c.Start(ctx, kubelet); err != nil {
+				return err
+			}
+		}
 		pod, _, err := c.Daemon(ctx, node)
 		if err != nil {
 			return err

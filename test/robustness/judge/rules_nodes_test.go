@@ -73,6 +73,19 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 			p.image, p.restarts = "app:1", 1
 			s.pod(p)
 		}},
+		"an image is changed after a request, which restarts the container then": {&inPlace, func(s *story, violate bool) {
+			p := clone(0)
+			s.pod(p)
+			if !violate {
+				s.request("", "", "")
+			}
+			p.image, p.runs = "app:2", "app:1"
+			s.pod(p)
+			p.runs, p.restarts = "app:2", 1
+			s.pod(p)
+			p.restarts = 2
+			s.pod(p)
+		}},
 		"a request says that a container was restarted which was not": {&restarted, func(s *story, violate bool) {
 			s.runs(0)
 			s.request("", "", "")

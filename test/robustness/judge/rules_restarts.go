@@ -106,10 +106,14 @@ func (s *state) explained(pod key, before, after *corev1.ContainerStatus, wanted
 		// The kubelet tries again what its runtime could not start.
 		s.allow(pod, before.Name, cause{of: "its runtime", from: s.now})
 	}
+	other := familiar(before.Image) != familiar(after.Image)
 	for range max(0, after.RestartCount-before.RestartCount) {
-		i := slices.IndexFunc(s.causes[of], func(why cause) bool {
-			return why.until.IsZero() || s.now.Sub(why.until) <= longestWait
-		})
+		holds := func(why cause) bool { return why.until.IsZero() || s.now.Sub(why.until) <= longestWait }
+		// A restart with another image is that of the image, and leaves what a request asks for.
+		i := slices.IndexFunc(s.causes[of], func(why cause) bool { return holds(why) && why.image == other })
+		if i < 0 {
+			i = slices.IndexFunc(s.causes[of], holds)
+		}
 		if i < 0 {
 			return fmt.Sprintf("container %s was restarted, which nobody asked for: %d times before, and %d times now, with the image %s",
 				before.Name, before.RestartCount, after.RestartCount, after.Image)
