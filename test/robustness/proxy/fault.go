@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +52,35 @@ type Fault struct {
 	hits  atomic.Int32
 }
 
+// injected are the faults of the moment.
+type injected struct {
+	mutex  sync.Mutex
+	active map[*Fault]bool
+}
+
+// begin adds a fault until the returned function is called.
+func (i *injected) begin(f *Fault) func() {
+	f.end = make(chan struct{})
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if i.active == nil {
+		i.active = map[*Fault]bool{}
+	}
+	i.active[f] = true
+	return sync.OnceFunc(func() {
+		i.mutex.Lock()
+		delete(i.active, f)
+		i.mutex.Unlock()
+		close(f.end)
+	})
+}
+
+func (i *injected) all() []*Fault {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	return slices.Collect(maps.Keys(i.active))
+}
+
 // Hits returns how many requests and watches it has hit.
 func (f *Fault) Hits() int { return int(f.hits.Load()) }
 
@@ -79,17 +111,17 @@ func (f *Fault) before(w http.ResponseWriter, r *http.Request, e *exchange) outc
 	switch f.Kind {
 	case Slow:
 		f.hit(e)
-		f.wait(r, rand.N(f.Delay))
+		f.wait(r.Context().Done(), rand.N(f.Delay))
 	case Cut:
 		f.hit(e)
 		panic(http.ErrAbortHandler)
 	case Stall:
 		f.hit(e)
-		f.wait(r, time.Hour)
+		f.wait(r.Context().Done(), time.Hour)
 	case HoldWrites:
 		if isWrite(r) {
 			f.hit(e)
-			f.wait(r, time.Hour)
+			f.wait(r.Context().Done(), time.Hour)
 		}
 	case LoseAnswers:
 		if isWrite(r) {
@@ -119,14 +151,14 @@ func (f *Fault) before(w http.ResponseWriter, r *http.Request, e *exchange) outc
 	return untouched
 }
 
-// wait holds a request back, until the fault or the request ends at the latest.
-func (f *Fault) wait(r *http.Request, most time.Duration) {
+// wait holds something back, until the fault ends or done is closed at the latest.
+func (f *Fault) wait(done <-chan struct{}, most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-f.end:
-	case <-r.Context().Done():
+	case <-done:
 	}
 }
 

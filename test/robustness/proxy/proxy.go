@@ -28,9 +28,10 @@ type Proxy struct {
 	server  *http.Server
 	address string
 
+	injected injected
+
 	mutex   sync.Mutex
 	manager string
-	active  map[*Fault]bool
 	streams map[int64]context.CancelFunc
 	next    int64
 	renewed time.Time
@@ -48,7 +49,7 @@ func New(upstream string, certificate tls.Certificate, authorities *x509.CertPoo
 		return nil, fmt.Errorf("listening for a manager: %w", err)
 	}
 
-	p := &Proxy{record: to, address: listener.Addr().String(), active: map[*Fault]bool{},
+	p := &Proxy{record: to, address: listener.Addr().String(),
 		streams: map[int64]context.CancelFunc{}}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -110,34 +111,16 @@ func (p *Proxy) Renewed() time.Time {
 
 // Inject injects a fault until the returned function is called.
 func (p *Proxy) Inject(f *Fault) func() {
-	f.end = make(chan struct{})
+	end := p.injected.begin(f)
 	p.mutex.Lock()
-	p.active[f] = true
+	defer p.mutex.Unlock()
 	if f.Kind.endsStreams() {
 		for _, cancel := range p.streams {
 			cancel()
 		}
 		f.hits.Add(int32(len(p.streams)))
 	}
-	p.mutex.Unlock()
-
-	return sync.OnceFunc(func() {
-		p.mutex.Lock()
-		delete(p.active, f)
-		p.mutex.Unlock()
-		close(f.end)
-	})
-}
-
-// faults returns what is injected now.
-func (p *Proxy) faults() []*Fault {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	all := make([]*Fault, 0, len(p.active))
-	for f := range p.active {
-		all = append(all, f)
-	}
-	return all
+	return end
 }
 
 // exchange is one request and its answer. It goes with the request's context.
@@ -183,7 +166,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(ctx)
 	then := untouched
-	for _, f := range p.faults() {
+	for _, f := range p.injected.all() {
 		switch o := f.before(w, r, e); o {
 		case answered:
 			return
@@ -244,7 +227,7 @@ type gated struct {
 func (g *gated) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
 func (g *gated) Write(data []byte) (int, error) {
-	for _, f := range g.proxy.faults() {
+	for _, f := range g.proxy.injected.all() {
 		if f.Kind != Stall && f.Kind != HoldWrites {
 			continue
 		}

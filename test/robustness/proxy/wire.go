@@ -15,10 +15,10 @@ import (
 type Wire struct {
 	listener net.Listener
 	upstream string
+	injected injected
 
-	mutex  sync.Mutex
-	active map[*Fault]bool
-	open   map[*link]bool
+	mutex sync.Mutex
+	open  map[*link]bool
 }
 
 // link is one connection, with both its ends.
@@ -36,7 +36,7 @@ func NewWire(address, upstream string) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for a node: %w", err)
 	}
-	w := &Wire{listener: listener, upstream: upstream, active: map[*Fault]bool{}, open: map[*link]bool{}}
+	w := &Wire{listener: listener, upstream: upstream, open: map[*link]bool{}}
 	go w.accept()
 	return w, nil
 }
@@ -60,22 +60,16 @@ func (w *Wire) Close() error {
 
 // Inject injects a fault until the returned function is called: Cut, Stall or Slow. Its hits are connections, and what was sent on them.
 func (w *Wire) Inject(f *Fault) func() {
-	f.end = make(chan struct{})
+	end := w.injected.begin(f)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.active[f] = true
 	if f.Kind == Cut {
 		for l := range w.open {
-			l.close()
 			f.hits.Add(1)
+			l.close()
 		}
 	}
-	return sync.OnceFunc(func() {
-		w.mutex.Lock()
-		delete(w.active, f)
-		w.mutex.Unlock()
-		close(f.end)
-	})
+	return end
 }
 
 func (w *Wire) accept() {
@@ -102,16 +96,15 @@ func (w *Wire) connect(node net.Conn) {
 	}
 	l := &link{node: node, server: server}
 	w.mutex.Lock()
-	for f := range w.active {
-		if f.Kind == Cut {
-			f.hits.Add(1)
-			w.mutex.Unlock()
-			l.close()
-			return
-		}
-	}
 	w.open[l] = true
 	w.mutex.Unlock()
+	// A cut that begins after this closes it itself.
+	for _, f := range w.injected.all() {
+		if f.Kind == Cut {
+			f.hits.Add(1)
+			l.close()
+		}
+	}
 
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{node, server}, {server, node}} {
@@ -145,24 +138,14 @@ func (w *Wire) carry(from, to net.Conn) {
 
 // hold waits while the wire stalls, and for the delay of one that is slow.
 func (w *Wire) hold() {
-	w.mutex.Lock()
-	var all []*Fault
-	for f := range w.active {
-		all = append(all, f)
-	}
-	w.mutex.Unlock()
-	for _, f := range all {
-		f.hits.Add(1)
+	for _, f := range w.injected.all() {
 		switch f.Kind {
 		case Stall:
-			<-f.end
+			f.hits.Add(1)
+			f.wait(nil, time.Hour)
 		case Slow:
-			timer := time.NewTimer(rand.N(f.Delay))
-			select {
-			case <-timer.C:
-			case <-f.end:
-			}
-			timer.Stop()
+			f.hits.Add(1)
+			f.wait(nil, rand.N(f.Delay))
 		}
 	}
 }
