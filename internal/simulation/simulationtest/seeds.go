@@ -15,14 +15,17 @@ import (
 // are processors. It stops after five failures. By default the seeds are 1 to runs. The environment variable
 // SIM sets their number, FIRST sets the first one, and SEED selects a single one. TRACE makes the simulation
 // itself print every step.
-func Seeds(t *testing.T, runs int, play func(t *testing.T, seed uint64)) {
+//
+// It reports whether it played many runs, 50 or more. Only then must the rare things that a simulation is
+// about have happened in one of them.
+func Seeds(t *testing.T, runs int, play func(t *testing.T, seed uint64)) (many bool) {
 	t.Helper()
-	Some(t, runs, 1, play)
+	return Some(t, runs, 1, play)
 }
 
 // Some is like Seeds for one of several simulations of a kind, or for one whose runs take long. It plays SIM
 // divided by share runs, but at least five.
-func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uint64)) {
+func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uint64)) (many bool) {
 	t.Helper()
 	first, count := number(t, "FIRST", 1), number(t, "SIM", uint64(runs)*share)
 	count = max(5, count/share)
@@ -54,6 +57,7 @@ func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uin
 	close(seeds)
 	players.Wait()
 	t.Logf("%d runs", played)
+	return played >= 50
 }
 
 // number returns a number from the environment.

@@ -322,7 +322,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 // jobs that are left belong there (CS-201 to 208).
 func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
-	simulationtest.Some(t, 80, 10, func(t *testing.T, seed uint64) {
+	many := simulationtest.Some(t, 80, 10, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.kind.Features.PreDownload = true
 		r.serveJobs(seed%8 > 0)
@@ -347,7 +347,7 @@ func TestSimulatedRolloutsWithJobs(t *testing.T) {
 			t.Errorf("the simulated rollout: %s", r.failure)
 		}
 	})
-	if created.Load() == 0 {
+	if many && created.Load() == 0 {
 		t.Error("no run created a job")
 	}
 }
