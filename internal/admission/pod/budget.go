@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
@@ -81,9 +83,13 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 			return &InternalError{err}
 		}
 		if answer.Allowed && (answer.Booked || answer.Renewed) {
-			if why, err := b.disruptionBudget(ctx, d.Pod); err != nil {
+			switch why, err := b.disruptionBudget(ctx, d.Pod, answer.Free); {
+			case answer.Free && err == nil && why != "":
+				return nil // it is not booked, and left to the API server
+			case answer.Free: // it is booked if that is possible
+			case err != nil:
 				return &InternalError{err}
-			} else if why != "" {
+			case why != "":
 				return &Refused{Message: why}
 			}
 		}
@@ -116,19 +122,30 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	return &Refused{answer.Reason, answer.Pending}
 }
 
-// disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a pod in service, or
-// "".
-func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
+// freeTime is how long the eviction of a pod that is out of service waits for PodDisruptionBudgets to be read.
+const freeTime = time.Second
+
+// disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a running pod, or "".
+func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod, free bool) (string, error) {
+	if free {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, freeTime)
+		defer cancel()
+	}
+
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 
+	condition := readiness.Condition(pod, corev1.PodReady)
+	ready := condition != nil && condition.Status == corev1.ConditionTrue
 	for i := range budgets.Items {
 		budget := &budgets.Items[i]
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) ||
+			!ready && ofUnhealthy(budget) {
 			continue
 		}
 		if _, admitted := budget.Status.DisruptedPods[pod.Name]; !admitted &&
@@ -141,6 +158,15 @@ func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string
 	}
 
 	return "", nil
+}
+
+// ofUnhealthy reports whether a PodDisruptionBudget lets the API server evict pods that are not ready whatever it
+// allows otherwise.
+func ofUnhealthy(budget *policyv1.PodDisruptionBudget) bool {
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return true
+	}
+	return budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
 }
 
 // Step returns the step that records in a new pod which budget covers it (PUB-071). An error does not block

@@ -104,6 +104,8 @@ type Decision struct {
 	// Booked reports that the pod was newly booked, so that one pod fewer may go. Renewed reports that the
 	// life of its booking starts without charge: again, or for a pod that is out of service.
 	Booked, Renewed bool
+	// Free reports that the pod is out of service, so that it may be disrupted whether it is booked or not.
+	Free bool
 	// Recent reports that the decision stands whatever other managers have counted: the pod was booked so recently that
 	// none can have dropped the booking, or is out of service.
 	Recent bool
@@ -170,10 +172,10 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings
 	}
 	if needless {
-		return Decision{Allowed: true, Recent: true, Reason: why}
+		return Decision{Allowed: true, Free: true, Recent: true, Reason: why}
 	}
 	l.renew(pod, by)
-	return Decision{Allowed: true, Renewed: true, Reason: why}
+	return Decision{Allowed: true, Free: true, Renewed: true, Reason: why}
 }
 
 // booked reports whether this very pod is booked, not an earlier one of its name. Bookings of other managers

@@ -113,7 +113,7 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	if !free {
 		return g.ask(ctx, request)
 	}
-	if !request.DryRun && podunavailablebudget.MayServeAgain(request.Pod, request.By) {
+	if podunavailablebudget.MayServeAgain(request.Pod, request.By) {
 		// It is allowed, whatever becomes of the booking.
 		ctx, cancel := context.WithTimeout(ctx, freeTime)
 		defer cancel()
@@ -121,7 +121,7 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 			return answer, nil
 		}
 	}
-	return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: why}}, nil
+	return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Free: true, Reason: why}}, nil
 }
 
 // ask asks the budget that covers the pod.
