@@ -125,8 +125,12 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 // freeTime is how long the eviction of a pod that is out of service waits for PodDisruptionBudgets to be read.
 const freeTime = time.Second
 
-// disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a running pod, or "".
+// disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a pod, or "". The API server
+// does not ask them about pods that are pending.
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod, free bool) (string, error) {
+	if pod.Status.Phase == corev1.PodPending {
+		return "", nil
+	}
 	if free {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, freeTime)

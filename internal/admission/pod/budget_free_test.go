@@ -33,13 +33,15 @@ func TestAnEvictionOfAPodOutOfServiceThatIsRefusedElsewhereBooksNothing(t *testi
 	}
 	for name, tt := range map[string]struct {
 		budget *policyv1.PodDisruptionBudget
+		phase  corev1.PodPhase
 		booked bool
 	}{
-		"refused":                             {disruptions(3, 2, nil), false},
-		"no pod is healthy":                   {disruptions(0, 0, nil), false},
-		"enough others are healthy":           {disruptions(2, 2, nil), true},
-		"it does not care for unhealthy pods": {disruptions(3, 2, &always), true},
-		"there is none":                       {nil, true},
+		"refused":                             {disruptions(3, 2, nil), corev1.PodRunning, false},
+		"no pod is healthy":                   {disruptions(0, 0, nil), corev1.PodRunning, false},
+		"enough others are healthy":           {disruptions(2, 2, nil), corev1.PodRunning, true},
+		"it does not care for unhealthy pods": {disruptions(3, 2, &always), corev1.PodRunning, true},
+		"there is none":                       {nil, corev1.PodRunning, true},
+		"it is not asked about pending pods":  {disruptions(3, 2, nil), corev1.PodPending, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runtime.NewScheme()
@@ -65,7 +67,7 @@ func TestAnEvictionOfAPodOutOfServiceThatIsRefusedElsewhereBooksNothing(t *testi
 				podunavailablebudgetcontroller.NewOwners(api, meta.NewDefaultRESTMapper(nil), clock.RealClock{}), podunavailablebudget.Options{Deletes: true},
 				func(context.Context) error { return nil }, time.Now)
 			budgets := &Budgets{Guard: guard, Cached: api}
-			pod := build.Pod("p", build.NotReady, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+			pod := build.Pod("p", build.NotReady, build.Phase(tt.phase), func(pod *corev1.Pod) { pod.OwnerReferences, pod.Spec.NodeName = nil, "node" })
 			if err := budgets.Check().Apply(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Evict}); err != nil {
 				t.Errorf("the eviction is left to the API server: got %v, want no error", err)
 			}

@@ -69,10 +69,13 @@ func Free(pod *corev1.Pod, now time.Time) (why string, free bool) {
 	return why, why != "" && !doubt
 }
 
-// MayServeAgain reports whether a pod that is out of service may be in service again before an operation that was
-// allowed is done: an API server deletes pods a while after it has asked about them.
+// MayServeAgain reports whether a pod that is out of service may be in service, again or for the first time, before an
+// operation that was allowed is done: an API server deletes pods a while after it has asked about them. A pod without a
+// node is not there that soon.
 func MayServeAgain(pod *corev1.Pod, by disruption.Operation) bool {
-	return deletes(by) && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && !exempt(pod)
+	phase := pod.Status.Phase
+	starts := phase == corev1.PodPending && pod.Spec.NodeName != ""
+	return deletes(by) && pod.DeletionTimestamp == nil && (starts || phase == corev1.PodRunning) && !exempt(pod)
 }
 
 // exempt reports whether no budget protects the pod.

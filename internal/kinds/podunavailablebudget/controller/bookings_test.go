@@ -178,31 +178,35 @@ func TestTheEndOfABooking(t *testing.T) {
 }
 
 // PUB-086 (part): an API server deletes a pod a while after it has asked about it. A pod that was out of service then may be in
-// service again by the time it goes. It does not count until then, so that no other pod is taken beside it.
+// service again by the time it goes, or for the first time: a kubelet reports with one write that the containers run and are
+// ready. It does not count until then, so that no other pod is taken beside it.
 func TestAPodThatIsOutOfServiceMayBeBackBeforeItGoes(t *testing.T) {
-	for _, by := range []operation{policyv1beta1.Delete, policyv1beta1.Evict} {
-		r := newWorld(1)
-		r.options.Updates = true
-		r.withSet(3, 1)
-		r.protect("b")
-		r.beginOnTime()
-		r.rest()
-		pod := r.pods()[0]
-		down := pod.DeepCopy()
-		for i := range down.Status.Conditions {
-			if c := &down.Status.Conditions[i]; c.Type == corev1.PodReady {
-				c.Status = corev1.ConditionFalse
+	for name, phase := range map[string]corev1.PodPhase{"back": corev1.PodRunning, "there for the first time": corev1.PodPending} {
+		for _, by := range []operation{policyv1beta1.Delete, policyv1beta1.Evict} {
+			r := newWorld(1)
+			r.options.Updates = true
+			r.withSet(3, 1)
+			r.protect("b")
+			r.beginOnTime()
+			r.rest()
+			pod := r.pods()[0]
+			down := pod.DeepCopy()
+			down.Spec.NodeName, down.Status.Phase = "node", phase
+			for i := range down.Status.Conditions {
+				if c := &down.Status.Conditions[i]; c.Type == corev1.PodReady {
+					c.Status = corev1.ConditionFalse
+				}
 			}
-		}
-		if answer := r.book(t, down, by); !answer.Allowed {
-			t.Fatalf("%s of a pod that is out of service: allowed: got false, want true\n%+v", by, answer)
-		}
-		r.count() // the pod is in service
-		if s := r.budget("b").Status; s.CurrentAvailable != 2 {
-			t.Errorf("%s: available pods: got %d, want 2\n%+v", by, s.CurrentAvailable, s)
-		}
-		if answer := r.book(t, r.pods()[1], policyv1beta1.Update); answer.Allowed {
-			t.Errorf("%s: another pod may go before the first one is gone\n%+v", by, answer)
+			if answer := r.book(t, down, by); !answer.Allowed {
+				t.Fatalf("%s, %s of a pod that is out of service: allowed: got false, want true\n%+v", name, by, answer)
+			}
+			r.count() // the pod is in service
+			if s := r.budget("b").Status; s.CurrentAvailable != 2 {
+				t.Errorf("%s, %s: available pods: got %d, want 2\n%+v", name, by, s.CurrentAvailable, s)
+			}
+			if answer := r.book(t, r.pods()[1], policyv1beta1.Update); answer.Allowed {
+				t.Errorf("%s, %s: another pod may go before the first one is gone\n%+v", name, by, answer)
+			}
 		}
 	}
 }

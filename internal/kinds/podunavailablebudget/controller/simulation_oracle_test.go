@@ -396,6 +396,7 @@ func (o *oracle) observe() {
 // wrote judges a write of a budget's status: a booking charges one for a pod that was not booked, and nothing
 // for one that was, or that is out of service and is to be deleted (PUB-086, PUB-087).
 func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
+	o.observe() // a pod may have come into service since it looked last
 	was, is := &before.Status, &after.Status
 	if is.UnavailableAllowed < 0 || is.ObservedGeneration != was.ObservedGeneration || is.DesiredAvailable != was.DesiredAvailable ||
 		is.TotalReplicas != was.TotalReplicas {
