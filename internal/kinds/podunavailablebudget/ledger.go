@@ -17,6 +17,10 @@ import (
 // MaxBookings is the most pods that both maps of a budget hold together (PUB-064).
 const MaxBookings = 2000
 
+// maxFree is how many of these there are at most when a pod that is out of service is booked. The rest is for pods in
+// service, which may not go without a booking.
+const maxFree = MaxBookings / 2
+
 // MaxBudgets is the most budgets that a namespace may have (PUB-142).
 const MaxBudgets = 1000
 
@@ -169,7 +173,7 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 	if l.booked(pod) {
 		needless = needless || !l.stale(pod.Name, by)
 	} else {
-		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings
+		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= maxFree
 	}
 	if needless {
 		return Decision{Allowed: true, Free: true, Recent: true, Reason: why}

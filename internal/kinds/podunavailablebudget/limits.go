@@ -26,11 +26,11 @@ func NewLimits(covering func(*corev1.Pod) ([]*Rules, error), options Options, no
 
 // Take implements disruption.Limits.
 func (l *Limits) Take(pod *corev1.Pod, by disruption.Operation) (refusal string) {
+	if _, free := Free(pod, l.now); free { // whether it can be booked or not
+		return ""
+	}
 	covering, err := l.covering(pod)
 	if err != nil {
-		if _, free := Free(pod, l.now); free {
-			return ""
-		}
 		return err.Error()
 	}
 
