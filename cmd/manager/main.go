@@ -159,13 +159,14 @@ func run(signal context.Context, args []string) error {
 	if err := showMetrics(mgr, gates.Metric(), build.Metric(), watched, kinds.Pulse); err != nil {
 		return err
 	}
-	if err := readPods(ctx, mgr); err != nil {
+	read, err := readPods(ctx, mgr)
+	if err != nil {
 		return err
 	}
 
 	ending.all = noneStays(mgr.GetAPIReader(), o.installNamespace)
 	ending.serving.Store(true)
-	if err := mgr.Start(ctx); err != nil {
+	if err := start(ctx, mgr, read); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
 
@@ -182,24 +183,27 @@ func sendLast(stop func(context.Context) error) {
 }
 
 // readPods lets each replica read all pods before it is ready, so that one that stands by can go on at once when it
-// leads. Reading them takes seconds in a large cluster.
-func readPods(ctx context.Context, mgr ctrl.Manager) error {
+// leads. Reading them takes seconds in a large cluster. The channel is closed when they and all else that is read at the
+// start have been read.
+func readPods(ctx context.Context, mgr ctrl.Manager) (<-chan struct{}, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
-		return fmt.Errorf("reading pods: %w", err)
+		return nil, fmt.Errorf("reading pods: %w", err)
 	}
-	return mgr.Add(freeAfterStart{})
+	read := make(chan struct{})
+	return read, mgr.Add(freeAfterStart{read})
 }
 
 // freeAfterStart is started when the caches have been read. It returns the memory of the first list of all pods to the
 // operating system. Most of it is garbage, since pods are received in full and stored slim, and the process would keep it
 // otherwise.
-type freeAfterStart struct{}
+type freeAfterStart struct{ read chan<- struct{} }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (freeAfterStart) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
-func (freeAfterStart) Start(ctx context.Context) error {
+func (f freeAfterStart) Start(ctx context.Context) error {
+	close(f.read)
 	debug.FreeOSMemory()
 	select {
 	case <-time.After(30 * time.Second): // the controllers have handled their first events by then

@@ -22,6 +22,29 @@ func endWithin(grace time.Duration, options *ctrl.Options) {
 	options.GracefulShutdownTimeout, options.LeaderElectionReleaseOnCancel = &grace, true
 }
 
+// start runs the manager until ctx ends. controller-runtime does not end, and keeps a core busy, while caches are not read
+// that a manager reads first; read is closed when they are. Until then no controller works and no lease is held, so that
+// there is nothing to wait for.
+func start(ctx context.Context, mgr ctrl.Manager, read <-chan struct{}) error {
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+
+	select {
+	case <-read:
+		return <-ended
+	case err := <-ended:
+		return err
+	default:
+		klog.FromContext(ctx).Info("The manager ends before it has read what it needs")
+		return nil
+	}
+}
+
 // shutdown keeps the manager running for a while after the termination signal. The API server continues to
 // call the webhooks of this replica until it learns that the replica is terminating, and rejects requests if
 // there is no response. During this time the replica is not ready, but everything else continues: caches are
