@@ -112,8 +112,8 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 }
 
 // validatePod handles deletions, evictions and changes of pods. live reads a pod that is evicted, of which
-// the request has only the name, and one that a budget may protect, because the cache of pods is slim and
-// filled only on the leader. guarded reports whether a namespace has budgets.
+// the request has only the name, and one that a budget may protect, because the cache of pods is slim and may
+// lag. guarded reports whether a namespace has budgets.
 func validatePod(
 	chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool,
 ) admission.HandlerFunc {
