@@ -3,6 +3,7 @@ package podunavailablebudget
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		return allowed("%s", why)
 	}
 
+	booked := l.booked(pod) && !l.uncharged(pod)
 	switch s, budget := &l.status, l.rules.Budget; {
 	case l.rules.Ignores(pod):
 		return allowed("ignoredPodSelector selects the pod")
@@ -144,13 +146,13 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
 	// The numbers have changed since the booking, and the pod is not among those in service.
-	case l.booked(pod) && s.CurrentAvailable < s.DesiredAvailable:
+	case booked && s.CurrentAvailable < s.DesiredAvailable:
 		return Decision{Reason: l.words(by)}
-	case l.booked(pod) && !l.stale(pod.Name, by):
+	case booked && !l.stale(pod.Name, by):
 		at, _ := l.entry(pod.Name)
 		age := l.now.Sub(at)
 		return Decision{Allowed: true, Recent: age >= 0 && age < overTime, Reason: "booked already"}
-	case l.booked(pod):
+	case booked:
 		l.renew(pod, by)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
 	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
@@ -162,7 +164,11 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	l.status.UnavailableAllowed--
 	l.status.CurrentAvailable--
 	l.charged = true
-	l.enter(pod, by)
+	if l.booked(pod) { // without charge
+		l.renew(pod, by)
+	} else {
+		l.enter(pod, by)
+	}
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
@@ -170,6 +176,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Decision {
 	s := &l.status
 	needless := s.DesiredAvailable == 0 && s.ObservedGeneration >= l.rules.Budget.Generation
+	charged := l.booked(pod) && !l.uncharged(pod)
 	if l.booked(pod) {
 		needless = needless || !l.stale(pod.Name, by)
 	} else {
@@ -179,6 +186,9 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 		return Decision{Allowed: true, Free: true, Recent: true, Reason: why}
 	}
 	l.renew(pod, by)
+	if !charged {
+		l.status.BookedPods[pod.Name] += uncharged
+	}
 	return Decision{Allowed: true, Free: true, Renewed: true, Reason: why}
 }
 
@@ -188,9 +198,23 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
 	if uid := l.status.BookedPods[pod.Name]; uid != "" {
-		return found && pod.UID == uid
+		return found && pod.UID == of(uid)
 	}
 	return found && pod.CreationTimestamp.Time.Before(at)
+}
+
+// uncharged ends the UID of a pod that was out of service when it was booked, until the pods are counted. The pod
+// may be among those that were counted as in service before. If it is back, it must not go beside another one that
+// took its place, so that it is charged as if it were not booked.
+const uncharged = "/uncharged"
+
+// of returns the UID of the pod of a booking.
+func of(booking types.UID) types.UID {
+	return types.UID(strings.TrimSuffix(string(booking), uncharged))
+}
+
+func (l *Ledger) uncharged(pod *corev1.Pod) bool {
+	return strings.HasSuffix(string(l.status.BookedPods[pod.Name]), uncharged)
 }
 
 func (l *Ledger) entry(name string) (time.Time, bool) {

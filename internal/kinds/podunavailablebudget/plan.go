@@ -217,7 +217,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			if p.Status.BookedPods == nil {
 				p.Status.BookedPods = map[string]types.UID{}
 			}
-			p.Status.BookedPods[name] = uid
+			p.Status.BookedPods[name] = of(uid) // it is not among the pods that were counted as in service
 		}
 	}
 

@@ -417,7 +417,7 @@ func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 			if _, deleted := is.DisruptedPods[name]; !deleted {
 				continue
 			}
-			if pod := o.r.byUID(is.BookedPods[name]); pod == nil || !o.inService(pod) || o.r.Now().Sub(o.came[pod.UID]) <= lagAtMost+requestAtMost {
+			if pod := o.r.byUID(types.UID(strings.TrimSuffix(string(is.BookedPods[name]), "/uncharged"))); pod == nil || !o.inService(pod) || o.r.Now().Sub(o.came[pod.UID]) <= lagAtMost+requestAtMost {
 				free++ // by what the manager knows, perhaps
 			}
 		}
