@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -387,6 +388,19 @@ func newEnvironment(
 			})
 	}
 
+	if o.leaderElection {
+		current := make(chan struct{})
+		e.Current = current
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			if watched.Current(ctx, mgr.GetLogger()); ctx.Err() == nil {
+				close(current)
+			}
+			return nil
+		})); err != nil {
+			return nil, fmt.Errorf("adding what waits for caches: %w", err)
+		}
+	}
+
 	for _, collector := range e.Flow.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
@@ -423,6 +437,7 @@ func addControllers(ctx context.Context, o *options, e *framework.Environment) e
 	if err := launchprioritycontroller.Setup(e.Manager, reconcile.Options{
 		Workers:     *o.workers["launchpriority"],
 		RateLimiter: e.Limiter,
+		Current:     e.Current,
 		Pulse:       e.Pulse,
 	}); err != nil {
 		return err

@@ -37,6 +37,8 @@ type Environment struct {
 	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
 	// Watches follows the informers of the caches.
 	Watches *watches.Watches
+	// Current is closed when the caches show what was stored when this replica began to lead.
+	Current <-chan struct{}
 	// Pulse monitors whether the controllers work.
 	Pulse *reconcile.Pulse
 	// Flow bounds the tasks that controllers have in progress.
@@ -74,6 +76,7 @@ func (e *Environment) Controller(name string) reconcile.Options {
 		Pods:        e.Index,
 		Limit:       e.Flow,
 		Guard:       e.Guard,
+		Current:     e.Current,
 		Pulse:       e.Pulse,
 	}
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -34,6 +35,9 @@ type Options struct {
 	Guard Guard
 	// Everywhere is true if the controller runs on every replica, not on the leader alone.
 	Everywhere bool
+	// Current is closed when the caches show what was stored when this replica began to lead. Before, no object is worked
+	// on, except Everywhere. It is nil if nothing is waited for.
+	Current <-chan struct{}
 	// Pulse records which controllers work; nil if nobody asks for that.
 	Pulse *Pulse
 }
@@ -76,6 +80,9 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	}
 
 	named := observe.Traced(name, observe.WithUserAgent(name, r))
+	if o.Current != nil && !o.Everywhere {
+		named = after(o.Current, named)
+	}
 	if o.Pulse != nil {
 		if o.Everywhere {
 			o.Pulse.Everywhere(name)
@@ -88,6 +95,18 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	}
 
 	return nil
+}
+
+// after returns a reconciler that waits for the channel to be closed, and passes all requests to r then.
+func after(begun <-chan struct{}, r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+		select {
+		case <-begun:
+			return r.Reconcile(ctx, request)
+		case <-ctx.Done():
+			return ctrl.Result{}, ctx.Err()
+		}
+	})
 }
 
 // countRepeats counts the passes of a controller that are repeated although they do nothing.

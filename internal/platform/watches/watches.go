@@ -5,6 +5,7 @@
 package watches
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -52,8 +53,11 @@ type Watches struct {
 
 // watch is one informer.
 type watch struct {
-	kind   schema.GroupVersionKind
-	synced func() bool
+	kind            schema.GroupVersionKind
+	synced, stopped func() bool
+	// version is the version of the API server that the store of the informer shows, and source where it reads.
+	version func() string
+	source  toolscache.ListerWatcherWithContext
 
 	mu sync.Mutex
 	// err is the last rejection. first and last are the times of the first and the last rejection of the
@@ -81,7 +85,16 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 		if err != nil {
 			return informer // the cache reports why when the informer is used
 		}
-		one := &watch{kind: kind, synced: informer.HasSynced}
+		one := &watch{
+			kind:    kind,
+			synced:  informer.HasSynced,
+			stopped: informer.IsStopped,
+			version: func() string {
+				// A feature gate of client-go may be off, by which the store knows its version.
+				return cmp.Or(informer.GetStore().LastStoreSyncResourceVersion(), informer.LastSyncResourceVersion())
+			},
+			source: toolscache.ToListerWatcherWithContext(source),
+		}
 		if informer.SetWatchErrorHandlerWithContext(
 			func(ctx context.Context, r *toolscache.Reflector, err error) {
 				if !one.failed(err, w.clock.Now()) {

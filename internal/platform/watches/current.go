@@ -1,0 +1,194 @@
+package watches
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// currentWithin is how long caches may take to become current. client-go waits for up to a minute before it
+	// watches again what it could not watch several times.
+	currentWithin = 2 * time.Minute
+	// currentTold is after how long kinds whose caches are behind are named in the log, and again.
+	currentTold = 10 * time.Second
+	// currentEvery is the pause between two looks at a cache.
+	currentEvery = 50 * time.Millisecond
+	// currentAgain is the pause after a request that failed.
+	currentAgain = time.Second
+	// lookTime is how long a watch lasts that asks what a cache lacks. An API server sends a bookmark two seconds
+	// before the end of a watch.
+	lookTime = 3 * time.Second
+)
+
+// Current waits until each cache shows what the API server had stored when it was called. A replica that begins
+// to lead calls it, because the leader before may have written what a cache does not show whose watch was broken.
+// It does not wait for kinds that are rejected, and for no kind longer than two minutes, since nothing would work
+// without a leader; it logs which kinds are behind.
+func (w *Watches) Current(ctx context.Context, log logr.Logger) {
+	limited, cancel := context.WithTimeout(ctx, currentWithin)
+	defer cancel()
+
+	began := w.clock.Now()
+	waited := func() string { return w.clock.Since(began).Round(time.Millisecond).String() }
+	var waits errgroup.Group
+	for _, one := range w.list() {
+		waits.Go(func() error {
+			one.waitCurrent(limited, w.clock, func() {
+				log.Info("Controllers wait for a cache that does not show yet what was stored when this replica began to lead",
+					"kind", one.kind, "waited", waited())
+			})
+			return nil
+		})
+	}
+	_ = waits.Wait()
+
+	switch {
+	case ctx.Err() != nil:
+	case limited.Err() != nil:
+		log.Info("Controllers begin although a cache does not show yet what was stored when this replica began to lead",
+			"waited", waited())
+	default:
+		log.Info("The caches show what was stored when this replica began to lead", "waited", waited())
+	}
+}
+
+// waitCurrent waits until the informer shows what is stored now. It calls tell at times while it waits.
+func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, tell func()) {
+	ticks, told := time.NewTicker(currentEvery), now.Now()
+	defer ticks.Stop()
+
+	gap := gap{watch: o, clock: now}
+	for {
+		if _, _, err := o.refused(now.Now()); err != nil || o.stopped() || o.synced() && gap.closed(ctx) {
+			return
+		}
+		if now.Since(told) >= currentTold {
+			told = now.Now()
+			tell()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// gap is what an informer may lack of what is stored.
+type gap struct {
+	*watch
+	clock clock.PassiveClock
+	// stored is the version of the API server that the informer must show, or empty if it was not read yet.
+	stored string
+	// from is the version up to which the API server has said what changed after the version of the informer.
+	// newest is the last change until then, or empty if nothing changed. known reports that from is as new as
+	// stored.
+	from, newest string
+	known        bool
+}
+
+// closed reports whether the informer shows what was stored when it was called first. The version of an informer
+// alone does not show that: it is the one of the last change of its kind, or of a bookmark, which comes once a
+// minute, while the version of what is stored is one of all kinds. So it asks by a watch of its own whether
+// anything has changed in between.
+func (g *gap) closed(ctx context.Context) bool {
+	if g.stored == "" {
+		list, err := g.source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			g.retry(ctx, err)
+			return false
+		}
+		g.stored = versionOf(list)
+	}
+	has := g.version()
+	if atLeast(has, g.stored) {
+		return true
+	}
+	if !g.known {
+		if g.from == "" {
+			g.from = has
+		}
+		g.look(ctx)
+	}
+	return g.known && (g.newest == "" || atLeast(g.version(), g.newest))
+}
+
+// look asks the API server what changed after from, for some seconds at most. A watch that ends when its time is over
+// has shown all, too: where etcd does not tell API servers of its progress, no bookmark is ever as new as what is
+// stored if the kind does not change.
+func (g *gap) look(ctx context.Context) {
+	watching, cancel := context.WithTimeout(ctx, 2*lookTime)
+	defer cancel()
+	began := time.Now()
+	changes, err := g.source.WatchWithContext(watching, metav1.ListOptions{
+		ResourceVersion: g.from, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(lookTime / time.Second)),
+	})
+	if err != nil {
+		g.retry(ctx, err)
+		return
+	}
+	defer changes.Stop()
+
+	for !g.known {
+		select {
+		case <-watching.Done():
+			return
+		case event, more := <-changes.ResultChan():
+			switch {
+			case !more:
+				if g.known = time.Since(began) > lookTime/2; !g.known {
+					g.retry(ctx, io.EOF)
+				}
+				return
+			case event.Type == apiwatch.Error:
+				g.retry(ctx, apierrors.FromObject(event.Object))
+				return
+			}
+			g.from = versionOf(event.Object)
+			if event.Type != apiwatch.Bookmark {
+				g.newest = g.from
+			}
+			g.known = atLeast(g.from, g.stored)
+		}
+	}
+}
+
+// retry pauses after a request that failed, and records if the API server rejects the kind. The look begins anew if
+// it does not know any more what changed since. The informer has to list again then, too.
+func (g *gap) retry(ctx context.Context, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		g.from = ""
+	}
+	g.failed(err, g.clock.Now())
+	select {
+	case <-ctx.Done():
+	case <-time.After(currentAgain):
+	}
+}
+
+func versionOf(object any) string {
+	if list, err := meta.ListAccessor(object); err == nil {
+		return list.GetResourceVersion()
+	}
+	if one, err := meta.Accessor(object); err == nil {
+		return one.GetResourceVersion()
+	}
+	return ""
+}
+
+// atLeast reports whether a version is as new as another one. It takes versions that have no order for new enough,
+// since no other API server than that of Kubernetes may have them.
+func atLeast(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err != nil || order >= 0
+}

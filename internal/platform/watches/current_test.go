@@ -1,0 +1,198 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// store is an API server with Secrets. What changes is at once in its answers to short watches, but the watches of
+// informers show nothing before they are let go.
+type store struct {
+	mu      sync.Mutex
+	version int
+	changes []apiwatch.Event
+	// informers are the watches of informers. held is closed when they may show changes.
+	held chan struct{}
+	// noBookmarks keeps bookmarks back, forgotten is the newest version from which no watch can begin, and err answers
+	// all other requests.
+	noBookmarks bool
+	forgotten   int
+	err         error
+	looks       int
+}
+
+func (s *store) change(kind apiwatch.EventType, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	s.changes = append(s.changes, apiwatch.Event{Type: kind, Object: &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.Itoa(s.version)},
+	}})
+}
+
+func (s *store) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}, nil
+}
+
+func (s *store) watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	short := *options.TimeoutSeconds < 60
+	from, _ := strconv.Atoi(options.ResourceVersion)
+	events := apiwatch.NewRaceFreeFake()
+	if from < s.forgotten {
+		return nil, apierrors.NewResourceExpired("too old")
+	}
+	if short {
+		s.looks++
+	}
+	go func() {
+		defer events.Stop()
+		if !short {
+			select {
+			case <-s.held:
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.mu.Lock()
+		changes, version := slices.Clone(s.changes), s.version
+		s.mu.Unlock()
+		for _, change := range changes {
+			if atLeast(strconv.Itoa(from), versionOf(change.Object)) {
+				continue
+			}
+			events.Action(change.Type, change.Object)
+		}
+		if !short {
+			<-ctx.Done()
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+		if !s.noBookmarks {
+			events.Action(apiwatch.Bookmark, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(version)}})
+		}
+		select {
+		case <-time.After(time.Duration(*options.TimeoutSeconds-1) * time.Second):
+		case <-ctx.Done():
+		}
+	}()
+	return events, nil
+}
+
+// OPS-032 (part): a replica that begins to lead waits until its caches show what was stored then, however long its watches have
+// been broken, and no longer than that.
+func TestCurrent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(s *store)
+		// later happens half a minute after the replica began to lead.
+		later    func(s *store)
+		atLeast  time.Duration
+		atMost   time.Duration
+		logged   string
+		requests int
+	}{
+		"nothing changed since the cache was read": {
+			atMost: 100 * time.Millisecond, logged: "The caches show"},
+		"other kinds changed": {
+			before:  func(s *store) { s.version = 20 },
+			atLeast: time.Second, atMost: 1200 * time.Millisecond, logged: "The caches show", requests: 1},
+		"other kinds changed, and there are no bookmarks": {
+			before:  func(s *store) { s.version, s.noBookmarks = 20, true },
+			atLeast: 3 * time.Second, atMost: 3200 * time.Millisecond, logged: "The caches show", requests: 1},
+		"the watch is held back": {
+			before:  func(s *store) { s.change(apiwatch.Added, "a"); s.version = 20 },
+			later:   func(s *store) { close(s.held) },
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
+		"a deletion is held back": {
+			before:  func(s *store) { s.change(apiwatch.Deleted, "a"); s.version = 20 },
+			later:   func(s *store) { close(s.held) },
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
+		"what changed is forgotten": {
+			before:  func(s *store) { s.change(apiwatch.Added, "a"); s.forgotten = s.version },
+			later:   func(s *store) { s.mu.Lock(); s.forgotten = 0; s.mu.Unlock(); close(s.held) },
+			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", requests: -1},
+		"the API server is away for a while": {
+			before:  func(s *store) { s.version, s.err = 20, errors.New("connection refused") },
+			later:   func(s *store) { s.mu.Lock(); s.err = nil; s.mu.Unlock() },
+			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", requests: 1},
+		"the kind may not be read any more": {
+			before: func(s *store) { s.version, s.err = 20, forbidden },
+			atMost: 2 * time.Second, logged: "The caches show"},
+		"the watch stays held back": {
+			before:  func(s *store) { s.change(apiwatch.Added, "a") },
+			atLeast: currentWithin, atMost: currentWithin + time.Second, logged: "begin although", requests: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				s := &store{version: 10, held: make(chan struct{})}
+				w := New(clientgoscheme.Scheme, clock.RealClock{})
+				source := noWatchList{&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}}
+				secrets := w.Following(nil)(source, &corev1.Secret{}, 0, nil)
+				go secrets.RunWithContext(ctx)
+				synctest.Wait()
+				if tt.before != nil {
+					tt.before(s)
+				}
+				var mu sync.Mutex
+				var log strings.Builder
+				began, done := time.Now(), make(chan struct{})
+				go func() {
+					defer close(done)
+					w.Current(ctx, funcr.New(func(_, line string) {
+						mu.Lock()
+						defer mu.Unlock()
+						fmt.Fprintln(&log, line)
+					}, funcr.Options{}))
+				}()
+				if tt.later != nil {
+					time.Sleep(30 * time.Second)
+					tt.later(s)
+				}
+				<-done
+				if took := time.Since(began); took < tt.atLeast || took > tt.atMost {
+					t.Errorf("waited %s, want %s to %s\n%s", took, tt.atLeast, tt.atMost, &log)
+				}
+				if !strings.Contains(log.String(), tt.logged) {
+					t.Errorf("the log lacks %q:\n%s", tt.logged, &log)
+				}
+				if tt.requests >= 0 && s.looks != tt.requests {
+					t.Errorf("asked by watches: got %d, want %d", s.looks, tt.requests)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
