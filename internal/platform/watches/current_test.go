@@ -39,12 +39,12 @@ type store struct {
 	looks       int
 }
 
-func (s *store) change(kind apiwatch.EventType, name string) {
+func (s *store) change(kind apiwatch.EventType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 	s.changes = append(s.changes, apiwatch.Event{Type: kind, Object: &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.Itoa(s.version)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: strconv.Itoa(s.version)},
 	}})
 }
 
@@ -131,15 +131,15 @@ func TestCurrent(t *testing.T) {
 			before:  func(s *store) { s.version, s.noBookmarks = 20, true },
 			atLeast: 3 * time.Second, atMost: 3200 * time.Millisecond, logged: "The caches show", requests: 1},
 		"the watch is held back": {
-			before:  func(s *store) { s.change(apiwatch.Added, "a"); s.version = 20 },
+			before:  func(s *store) { s.change(apiwatch.Added); s.version = 20 },
 			later:   func(s *store) { close(s.held) },
 			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
 		"a deletion is held back": {
-			before:  func(s *store) { s.change(apiwatch.Deleted, "a"); s.version = 20 },
+			before:  func(s *store) { s.change(apiwatch.Deleted); s.version = 20 },
 			later:   func(s *store) { close(s.held) },
 			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
 		"what changed is forgotten": {
-			before:  func(s *store) { s.change(apiwatch.Added, "a"); s.forgotten = s.version },
+			before:  func(s *store) { s.change(apiwatch.Added); s.forgotten = s.version },
 			later:   func(s *store) { s.mu.Lock(); s.forgotten = 0; s.mu.Unlock(); close(s.held) },
 			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", requests: -1},
 		"the API server is away for a while": {
@@ -150,7 +150,7 @@ func TestCurrent(t *testing.T) {
 			before: func(s *store) { s.version, s.err = 20, forbidden },
 			atMost: 2 * time.Second, logged: "The caches show"},
 		"the watch stays held back": {
-			before:  func(s *store) { s.change(apiwatch.Added, "a") },
+			before:  func(s *store) { s.change(apiwatch.Added) },
 			atLeast: currentWithin, atMost: currentWithin + time.Second, logged: "begin although", requests: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
