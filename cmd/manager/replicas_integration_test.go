@@ -262,7 +262,7 @@ func (i *installation) hold(by string) {
 	})
 }
 
-// OPS-032 (part), OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps
+// OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps
 // certificates, has read all pods, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
 // show who leads.
 func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {

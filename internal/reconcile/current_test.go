@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// OPS-032 (part): no object is worked on before the caches of a new leader show what was stored.
+// OPS-028 (part): no object is worked on before the caches of a new leader show what was stored.
 func TestNoPassBeforeTheCachesAreCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, passes := make(chan struct{}), 0

@@ -55,7 +55,7 @@ func (b heldBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// OPS-032 (part): a replica that begins to lead waits until its caches show what was stored then, although a watch shows nothing
+// OPS-028 (part): a replica that begins to lead waits until its caches show what was stored then, although a watch shows nothing
 // for a while.
 func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (apiwatch
 	return events, nil
 }
 
-// OPS-032 (part): a replica that begins to lead waits until its caches show what was stored then, however long its watches have
+// OPS-028: a replica that begins to lead waits until its caches show what was stored then, however long its watches have
 // been broken, and no longer than that.
 func TestCurrent(t *testing.T) {
 	for name, tt := range map[string]struct {
