@@ -33,7 +33,7 @@ func (p *Publisher) Announce(ctx context.Context, expression string) error {
 	}
 
 	_, err := p.together.Do(ctx, everyPod, func(ctx context.Context) (none struct{}, err error) {
-		if p.wideSince.IsZero() || p.clock.Since(p.wideSince) >= recentTime/3 {
+		if p.wideSince.IsZero() || p.clock.Since(p.wideSince) >= againTime {
 			if err = p.announce(ctx, everyPod); err == nil {
 				p.wideSince = p.clock.Now()
 			}

@@ -40,8 +40,10 @@ const (
 )
 
 const (
-	// recentTime is how long a rule is recent. After that, every replica has it in its cache.
-	recentTime = 30 * time.Second
+	// recentTime is how long a rule is recent. After that, every replica has it in its cache: client-go notices
+	// within 45 s that a connection is dead, and waits for up to a minute before it watches again what it could not
+	// watch several times. A rule is not written again within againTime.
+	recentTime, againTime = 90 * time.Second, 10 * time.Second
 	// maxRecentLength and maxRecentRules limit the recent rules. Above these limits, this entry sends all
 	// pods for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
@@ -75,7 +77,7 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
 		if covers := rule.Expression == expression || rule.Expression == everyPod; covers && err == nil &&
-			now.Sub(announced).Abs() < recentTime/3 {
+			now.Sub(announced).Abs() < againTime {
 			return nil, rule.Token
 		}
 	}

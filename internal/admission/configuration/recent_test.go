@@ -303,7 +303,7 @@ func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 			rules = next
 		}
 	}
-	for _, later := range []time.Duration{recentTime / 3, recentTime/3 + time.Second, recentTime - time.Second} {
+	for _, later := range []time.Duration{againTime, againTime + time.Second, recentTime - time.Second} {
 		next, token := rules.add(fmt.Sprintf("object.late%d", later), begin.Add(later))
 		if next != nil {
 			rules = next
