@@ -203,9 +203,9 @@ func (l *Ledger) booked(pod *corev1.Pod) bool {
 	return found && pod.CreationTimestamp.Time.Before(at)
 }
 
-// uncharged ends the UID of a pod that was out of service when it was booked, until the pods are counted. The pod
-// may be among those that were counted as in service before. If it is back, it must not go beside another one that
-// took its place, so that it is charged as if it were not booked.
+// uncharged ends the UID of a pod that was out of service when it was booked, until the pods are counted while it is
+// back in service. Before, it may be among those that were last counted as in service. If it is back, it must not go
+// beside another one that took its place, so that it is charged as if it were not booked.
 const uncharged = "/uncharged"
 
 // of returns the UID of the pod of a booking.

@@ -217,7 +217,12 @@ func (p *Plan) bookings(s *Snapshot) {
 			if p.Status.BookedPods == nil {
 				p.Status.BookedPods = map[string]types.UID{}
 			}
-			p.Status.BookedPods[name] = of(uid) // it is not among the pods that were counted as in service
+			if pod := pods[name]; pod != nil {
+				if why, _ := Why(pod, s.Now); why == "" {
+					uid = of(uid) // it is back, and not among those that are counted as in service
+				}
+			}
+			p.Status.BookedPods[name] = uid
 		}
 	}
 
