@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -237,15 +238,21 @@ func handWrittenStates(ctx context.Context, m *tenant) error {
 		return string(text)
 	}
 	values := []string{`"Updating"`, `"Updated"`, `"PreparingUpdate"`, `"PreparingDelete"`, `"Normal"`, `"x"`, `null`}
-	pods := m.pods(ctx)
-	m.again(ctx, 4, func(loop, i int) {
+	var pods [4][]corev1.Pod
+	m.again(ctx, len(pods), func(loop, i int) {
+		if i%20 == 0 { // the label specified-delete has replaced some
+			pods[loop] = m.pods(ctx)
+		}
 		if loop == 0 && i%50 == 0 {
 			o := of("CloneSet", "states")
 			o.SetNamespace(m.namespace)
 			m.patches(ctx, o, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:%d"}]}}}}`, i))
 		}
-		pod := &pods[(i*4+loop)%len(pods)]
-		m.patches(ctx, pod, fmt.Sprintf(`{"metadata":{"labels":{"lifecycle.apps.kruise.io/state":%s,"controller-revision-hash":"states-%d","apps.kruise.io/specified-delete":%s},"annotations":{
+		own := pods[loop]
+		if len(own) == 0 {
+			return
+		}
+		m.patches(ctx, &own[(i*4+loop)%len(own)], fmt.Sprintf(`{"metadata":{"labels":{"lifecycle.apps.kruise.io/state":%s,"controller-revision-hash":"states-%d","apps.kruise.io/specified-delete":%s},"annotations":{
 			"apps.kruise.io/inplace-update-state":%s,"apps.kruise.io/inplace-update-grace":%s,"lifecycle.apps.kruise.io/timestamp":"2099-01-01T00:00:00Z"}}}`,
 			values[i%len(values)], i, values[(i+4)%len(values)], state(fmt.Sprintf("states-%d", i)), state("none")))
 	})
