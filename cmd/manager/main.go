@@ -392,7 +392,7 @@ func newEnvironment(
 		current := make(chan struct{})
 		e.Current = current
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			if watched.Current(ctx, mgr.GetLogger()); ctx.Err() == nil {
+			if watched.Current(ctx, mgr.GetLogger(), o.cacheSyncTimeout); ctx.Err() == nil {
 				close(current)
 			}
 			return nil

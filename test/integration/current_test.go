@@ -93,7 +93,7 @@ func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 			once.Do(func() { close(told) })
 		}
 	}, funcr.Options{})
-	followed.Current(ctx, log)
+	followed.Current(ctx, log, patience)
 	select {
 	case <-told:
 		t.Error("it waited for a cache that lacks nothing")
@@ -111,7 +111,7 @@ func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		followed.Current(context.WithoutCancel(ctx), log)
+		followed.Current(context.WithoutCancel(ctx), log, patience)
 	}()
 	select {
 	case <-told:

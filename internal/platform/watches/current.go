@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// currentWithin is how long caches may take to become current. client-go waits for up to a minute before it
-	// watches again what it could not watch several times.
-	currentWithin = 2 * time.Minute
 	// currentTold is after how long kinds whose caches are behind are named in the log, and again.
 	currentTold = 10 * time.Second
 	// currentEvery is the pause between two looks at a cache.
@@ -32,10 +29,11 @@ const (
 
 // Current waits until each cache shows what the API server had stored when it was called. A replica that begins
 // to lead calls it, because the leader before may have written what a cache does not show whose watch was broken.
-// It does not wait for kinds that are rejected, and for no kind longer than two minutes, since nothing would work
-// without a leader; it logs which kinds are behind.
-func (w *Watches) Current(ctx context.Context, log logr.Logger) {
-	limited, cancel := context.WithTimeout(ctx, currentWithin)
+// It does not wait for kinds that are rejected, and for no kind longer than the given time, since nothing would work
+// without a leader; it logs which kinds are behind. client-go takes up to a minute before it watches again what it could
+// not watch several times.
+func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 
 	began := w.clock.Now()
