@@ -257,13 +257,14 @@ func TestRulesOfPlacesSeeTheirViolation(t *testing.T) {
 
 // Costs and what is not in service decide which pods a CloneSet deletes; what a manager may not know does not.
 func TestRulesOfTheOrderSeeTheirViolation(t *testing.T) {
+	const unsurged = `"updateStrategy":{"rollingUpdate":{"maxSurge":0}}` // what a CloneSet has that says nothing of it
 	smaller := func(s *story, change func(i int) pod) {
-		s.set("clonesets", "web", `"replicas":3`, "")
+		s.set("clonesets", "web", `"replicas":3,`+unsurged, "")
 		for i := range 3 {
 			s.pod(change(i))
 		}
 		s.later()
-		s.set("clonesets", "web", `"replicas":2`, "")
+		s.set("clonesets", "web", `"replicas":2,`+unsurged, "")
 		s.later()
 	}
 	remove := func(s *story, p pod) {
@@ -282,7 +283,7 @@ func TestRulesOfTheOrderSeeTheirViolation(t *testing.T) {
 	tellBothWays(t, map[string]bothWays{
 		"a pod in service goes before one that is not": {&order, func(s *story, violate bool) {
 			smaller(s, func(i int) pod { return map[bool]pod{true: down(i), false: clone(i)}[i == 1] })
-			s.set("clonesets", "web", `"replicas":1`, "") // lately: none is too few
+			s.set("clonesets", "web", `"replicas":1,`+unsurged, "") // lately: none is too few
 			remove(s, map[bool]pod{true: clone(0), false: down(1)}[violate])
 		}},
 		"a pod goes before one that costs less": {&order, func(s *story, violate bool) {

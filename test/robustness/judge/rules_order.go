@@ -125,7 +125,7 @@ var order = rule{
 			return false, ""
 		}
 		for _, sp := range s.specs(w) {
-			if sp.UpdateStrategy.RollingUpdate.MaxSurge != nil {
+			if share(sp.UpdateStrategy.RollingUpdate.MaxSurge, sp.replicas(), 0, true) > 0 {
 				return false, "" // pods of a surge go by another order (CS-103)
 			}
 		}

@@ -258,8 +258,11 @@ var quota = rule{
 			return false, ""
 		}
 		for _, of := range spread.spec.Subsets {
-			if of.Name != subset || of.MaxReplicas == nil {
+			if of.Name != subset {
 				continue
+			}
+			if of.MaxReplicas == nil {
+				return true, ""
 			}
 			there := 0
 			for _, pod := range s.pods[c.after.owner()] {

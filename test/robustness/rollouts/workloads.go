@@ -194,7 +194,7 @@ topology:
 targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: spread}
 subsets:
 - name: first
-  maxReplicas: 2
+  maxReplicas: 3
   requiredNodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [sim1]}]}
 - name: second
   requiredNodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [sim2]}]}
@@ -203,7 +203,7 @@ subsets:
 			spec: template("spread", "") + `
 replicas: 5
 updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}
-`, changes: changes{replicas(3, 7), replicas(3, 7), image}},
+`, changes: changes{replicas(1, 2), replicas(3, 7), replicas(3, 7), image}},
 		{resource: resource("clonesets"), name: "guarded",
 			spec: template("guarded", "") + `
 replicas: 5
