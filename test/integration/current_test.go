@@ -93,6 +93,11 @@ func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 			once.Do(func() { close(told) })
 		}
 	}, funcr.Options{})
+	// The version of the API server moves on, and that of the caches does not.
+	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "current-"}}
+	if err := kube.Create(ctx, elsewhere); err != nil {
+		t.Fatal(err)
+	}
 	followed.Current(ctx, log, patience)
 	select {
 	case <-told:

@@ -2,6 +2,7 @@ package watches
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -10,14 +11,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
 
 const (
 	// currentTold is after how long kinds whose caches are behind are named in the log, and again.
 	currentTold = 10 * time.Second
+	// few objects of a kind are compared one by one. Each may be of 1.5 MiB, and currentLists kinds are listed at once.
+	few, currentLists = 10, 4
 	// currentEvery is the pause between two looks at a cache.
 	currentEvery = 50 * time.Millisecond
 	// currentAgain is the pause after a request that failed.
@@ -39,9 +44,10 @@ func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Dura
 	began := w.clock.Now()
 	waited := func() string { return w.clock.Since(began).Round(time.Millisecond).String() }
 	var waits errgroup.Group
+	lists := make(chan struct{}, currentLists)
 	for _, one := range w.list() {
 		waits.Go(func() error {
-			one.waitCurrent(limited, w.clock, func() {
+			one.waitCurrent(limited, w.clock, lists, func() {
 				log.Info("Controllers wait for a cache that does not show yet what was stored when this replica began to lead",
 					"kind", one.kind, "waited", waited())
 			})
@@ -61,11 +67,11 @@ func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Dura
 }
 
 // waitCurrent waits until the informer shows what is stored now. It calls tell at times while it waits.
-func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, tell func()) {
+func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, lists chan struct{}, tell func()) {
 	ticks, told := time.NewTicker(currentEvery), now.Now()
 	defer ticks.Stop()
 
-	gap := gap{watch: o, clock: now}
+	gap := gap{watch: o, clock: now, lists: lists}
 	for {
 		if _, _, err := o.refused(now.Now()); err != nil || o.stopped() || o.synced() && gap.closed(ctx) {
 			return
@@ -86,8 +92,12 @@ func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, tell fu
 type gap struct {
 	*watch
 	clock clock.PassiveClock
-	// stored is the version of the API server that the informer must show, or empty if it was not read yet.
-	stored string
+	// lists limits how many lists are read at once.
+	lists chan struct{}
+	// stored is the version of the API server that the informer must show, or empty if it was not read yet. objects are
+	// the versions of the objects at that time by their keys, if they are few.
+	stored  string
+	objects map[string]string
 	// from is the version up to which the API server has said what changed after the version of the informer.
 	// newest is the last change until then, or empty if nothing changed. known reports that from is as new as
 	// stored.
@@ -97,20 +107,21 @@ type gap struct {
 
 // closed reports whether the informer shows what was stored when it was called first. The version of an informer
 // alone does not show that: it is the one of the last change of its kind, or of a bookmark, which comes once a
-// minute, while the version of what is stored is one of all kinds. So it asks by a watch of its own whether
-// anything has changed in between.
+// minute, while the version of what is stored is one of all kinds. So it compares objects if they are few, and asks
+// otherwise by a watch of its own whether anything has changed in between.
 func (g *gap) closed(ctx context.Context) bool {
 	if g.stored == "" {
-		list, err := g.source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
+		if err := g.read(ctx); err != nil {
 			g.retry(ctx, err)
 			return false
 		}
-		g.stored = versionOf(list)
 	}
 	has := g.version()
 	if atLeast(has, g.stored) {
 		return true
+	}
+	if g.objects != nil {
+		return g.same()
 	}
 	if !g.known {
 		if g.from == "" {
@@ -119,6 +130,56 @@ func (g *gap) closed(ctx context.Context) bool {
 		g.look(ctx)
 	}
 	return g.known && (g.newest == "" || atLeast(g.version(), g.newest))
+}
+
+// read reads what is stored.
+func (g *gap) read(ctx context.Context) error {
+	select {
+	case g.lists <- struct{}{}:
+		defer func() { <-g.lists }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	read, err := g.source.ListWithContext(ctx, metav1.ListOptions{Limit: few})
+	if err != nil {
+		return err //nolint:wrapcheck // its kind counts
+	}
+	list, err := meta.ListAccessor(read)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", g.kind, err)
+	}
+	g.stored = list.GetResourceVersion()
+	if list.GetContinue() != "" || meta.LenList(read) > few { // API servers may ignore the limit
+		return nil
+	}
+	objects := map[string]string{}
+	err = meta.EachListItem(read, func(object runtime.Object) error {
+		key, err := toolscache.MetaNamespaceKeyFunc(object)
+		objects[key] = versionOf(object)
+		return err //nolint:wrapcheck // wrapped below
+	})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", g.kind, err)
+	}
+	g.objects = objects
+	return nil
+}
+
+// same reports whether the informer has each object as it was stored, or newer, and none that was gone.
+func (g *gap) same() bool {
+	for key, version := range g.objects {
+		if object, found, err := g.store.GetByKey(key); err != nil || !found || !atLeast(versionOf(object), version) {
+			return false
+		}
+	}
+	for _, object := range g.store.List() {
+		key, err := toolscache.MetaNamespaceKeyFunc(object)
+		if _, there := g.objects[key]; err != nil || !there && !atLeast(versionOf(object), g.stored) {
+			return false
+		}
+	}
+	return true
 }
 
 // look asks the API server what changed after from, for some seconds at most. A watch that ends when its time is over
@@ -175,9 +236,6 @@ func (g *gap) retry(ctx context.Context, err error) {
 }
 
 func versionOf(object any) string {
-	if list, err := meta.ListAccessor(object); err == nil {
-		return list.GetResourceVersion()
-	}
 	if one, err := meta.Accessor(object); err == nil {
 		return one.GetResourceVersion()
 	}

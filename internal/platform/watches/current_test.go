@@ -31,30 +31,41 @@ type store struct {
 	changes []apiwatch.Event
 	// informers are the watches of informers. held is closed when they may show changes.
 	held chan struct{}
-	// noBookmarks keeps bookmarks back, forgotten is the newest version from which no watch can begin, and err answers
+	// many is true if the Secrets are too many to be compared. noBookmarks keeps bookmarks back, forgotten is the newest version from which no watch can begin, and err answers
 	// all other requests.
-	noBookmarks bool
-	forgotten   int
-	err         error
-	looks       int
+	many, noBookmarks bool
+	forgotten         int
+	err               error
+	looks             int
 }
 
-func (s *store) change(kind apiwatch.EventType) {
+func (s *store) change(kind apiwatch.EventType, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 	s.changes = append(s.changes, apiwatch.Event{Type: kind, Object: &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: strconv.Itoa(s.version)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.Itoa(s.version)},
 	}})
 }
 
-func (s *store) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (s *store) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return nil, s.err
 	}
-	return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}, nil
+	list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
+	if s.many && options.Limit == few {
+		list.Continue = "there are more"
+	}
+	for _, change := range s.changes {
+		secret := *change.Object.(*corev1.Secret)
+		list.Items = slices.DeleteFunc(list.Items, func(o corev1.Secret) bool { return o.Name == secret.Name })
+		if change.Type != apiwatch.Deleted {
+			list.Items = append(list.Items, secret)
+		}
+	}
+	return list, nil
 }
 
 func (s *store) watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
@@ -116,47 +127,64 @@ func TestCurrent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(s *store)
 		// later happens half a minute after the replica began to lead.
-		later    func(s *store)
-		atLeast  time.Duration
-		atMost   time.Duration
-		logged   string
-		requests int
+		later           func(s *store)
+		atLeast, atMost time.Duration
+		logged          string
+		// looks is how many watches ask what changed, or negative if that is left to chance.
+		looks int
 	}{
 		"nothing changed since the cache was read": {
+			before: func(s *store) { s.many = true },
 			atMost: 100 * time.Millisecond, logged: "The caches show"},
 		"other kinds changed": {
-			before:  func(s *store) { s.version = 20 },
-			atLeast: time.Second, atMost: 1200 * time.Millisecond, logged: "The caches show", requests: 1},
+			before:  func(s *store) { s.version, s.many = 20, true },
+			atLeast: time.Second, atMost: 1200 * time.Millisecond, logged: "The caches show", looks: 1},
 		"other kinds changed, and there are no bookmarks": {
-			before:  func(s *store) { s.version, s.noBookmarks = 20, true },
-			atLeast: 3 * time.Second, atMost: 3200 * time.Millisecond, logged: "The caches show", requests: 1},
+			before:  func(s *store) { s.version, s.many, s.noBookmarks = 20, true, true },
+			atLeast: 3 * time.Second, atMost: 3200 * time.Millisecond, logged: "The caches show", looks: 1},
+		"other kinds changed, and there are few objects": {
+			before: func(s *store) { s.version = 20 },
+			atMost: 100 * time.Millisecond, logged: "The caches show"},
 		"the watch is held back": {
-			before:  func(s *store) { s.change(apiwatch.Added); s.version = 20 },
+			before:  func(s *store) { s.change(apiwatch.Added, "new"); s.version, s.many = 20, true },
 			later:   func(s *store) { close(s.held) },
-			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", looks: 1},
 		"a deletion is held back": {
-			before:  func(s *store) { s.change(apiwatch.Deleted); s.version = 20 },
+			before:  func(s *store) { s.change(apiwatch.Deleted, "old"); s.version, s.many = 20, true },
 			later:   func(s *store) { close(s.held) },
-			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", requests: 1},
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet", looks: 1},
+		"one of few objects is held back": {
+			before:  func(s *store) { s.change(apiwatch.Added, "new"); s.version = 20 },
+			later:   func(s *store) { close(s.held) },
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet"},
+		"a change of one of few objects is held back": {
+			before:  func(s *store) { s.change(apiwatch.Modified, "old"); s.version = 20 },
+			later:   func(s *store) { close(s.held) },
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet"},
+		"the deletion of one of few objects is held back": {
+			before:  func(s *store) { s.change(apiwatch.Deleted, "old"); s.version = 20 },
+			later:   func(s *store) { close(s.held) },
+			atLeast: 30 * time.Second, atMost: 31 * time.Second, logged: "does not show yet"},
 		"what changed is forgotten": {
-			before:  func(s *store) { s.change(apiwatch.Added); s.forgotten = s.version },
+			before:  func(s *store) { s.change(apiwatch.Added, "new"); s.forgotten, s.many = s.version, true },
 			later:   func(s *store) { s.mu.Lock(); s.forgotten = 0; s.mu.Unlock(); close(s.held) },
-			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", requests: -1},
+			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", looks: -1},
 		"the API server is away for a while": {
 			before:  func(s *store) { s.version, s.err = 20, errors.New("connection refused") },
 			later:   func(s *store) { s.mu.Lock(); s.err = nil; s.mu.Unlock() },
-			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet", requests: 1},
+			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "does not show yet"},
 		"the kind may not be read any more": {
 			before: func(s *store) { s.version, s.err = 20, forbidden },
 			atMost: 2 * time.Second, logged: "The caches show"},
 		"the watch stays held back": {
-			before:  func(s *store) { s.change(apiwatch.Added) },
-			atLeast: 2 * time.Minute, atMost: 2*time.Minute + time.Second, logged: "begin although", requests: 1},
+			before:  func(s *store) { s.change(apiwatch.Added, "new") },
+			atLeast: 2 * time.Minute, atMost: 2*time.Minute + time.Second, logged: "begin although"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				s := &store{version: 10, held: make(chan struct{})}
+				s := &store{version: 9, held: make(chan struct{})}
+				s.change(apiwatch.Added, "old")
 				w := New(clientgoscheme.Scheme, clock.RealClock{})
 				source := noWatchList{&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}}
 				secrets := w.Following(nil)(source, &corev1.Secret{}, 0, nil)
@@ -187,8 +215,8 @@ func TestCurrent(t *testing.T) {
 				if !strings.Contains(log.String(), tt.logged) {
 					t.Errorf("the log lacks %q:\n%s", tt.logged, &log)
 				}
-				if tt.requests >= 0 && s.looks != tt.requests {
-					t.Errorf("asked by watches: got %d, want %d", s.looks, tt.requests)
+				if tt.looks >= 0 && s.looks != tt.looks {
+					t.Errorf("asked by watches: got %d, want %d", s.looks, tt.looks)
 				}
 				cancel()
 				synctest.Wait()

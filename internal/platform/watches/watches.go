@@ -55,7 +55,8 @@ type Watches struct {
 type watch struct {
 	kind            schema.GroupVersionKind
 	synced, stopped func() bool
-	// version is the version of the API server that the store of the informer shows, and source where it reads.
+	// store is that of the informer, version the version of the API server that it shows, and source where it reads.
+	store   toolscache.Store
 	version func() string
 	source  toolscache.ListerWatcherWithContext
 
@@ -89,6 +90,7 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 			kind:    kind,
 			synced:  informer.HasSynced,
 			stopped: informer.IsStopped,
+			store:   informer.GetStore(),
 			version: func() string {
 				// A feature gate of client-go may be off, by which the store knows its version.
 				return cmp.Or(informer.GetStore().LastStoreSyncResourceVersion(), informer.LastSyncResourceVersion())
