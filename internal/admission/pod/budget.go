@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -122,9 +121,6 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	return &Refused{answer.Reason, answer.Pending}
 }
 
-// freeTime is how long the eviction of a pod that is out of service waits for PodDisruptionBudgets to be read.
-const freeTime = time.Second
-
 // disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a pod, or "". The API server
 // does not ask them about pods that are pending.
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod, free bool) (string, error) {
@@ -133,7 +129,7 @@ func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod, free bo
 	}
 	if free {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, freeTime)
+		ctx, cancel = context.WithTimeout(ctx, podunavailablebudgetcontroller.FreeTime)
 		defer cancel()
 	}
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,18 +43,17 @@ func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Dura
 
 	began := w.clock.Now()
 	waited := func() string { return w.clock.Since(began).Round(time.Millisecond).String() }
-	var waits errgroup.Group
+	var waits sync.WaitGroup
 	lists := make(chan struct{}, currentLists)
 	for _, one := range w.list() {
-		waits.Go(func() error {
+		waits.Go(func() {
 			one.waitCurrent(limited, w.clock, lists, func() {
 				log.Info("Controllers wait for a cache that does not show yet what was stored when this replica began to lead",
 					"kind", one.kind, "waited", waited())
 			})
-			return nil
 		})
 	}
-	_ = waits.Wait()
+	waits.Wait()
 
 	switch {
 	case ctx.Err() != nil:

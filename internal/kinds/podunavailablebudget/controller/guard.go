@@ -103,8 +103,8 @@ type Answer struct {
 	Budget *policyv1beta1.PodUnavailableBudget
 }
 
-// freeTime is how long a request about a pod that is out of service waits for its booking.
-const freeTime = time.Second
+// FreeTime is how long a request about a pod that is out of service waits for its booking, and for what is read for that.
+const FreeTime = time.Second
 
 // Book decides about a request, and books it if that is needed. If it returns an error, nothing is decided,
 // and the pod must be left alone.
@@ -115,7 +115,7 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	}
 	if podunavailablebudget.MayServeAgain(request.Pod, request.By) {
 		// It is allowed, whatever becomes of the booking.
-		ctx, cancel := context.WithTimeout(ctx, freeTime)
+		ctx, cancel := context.WithTimeout(ctx, FreeTime)
 		defer cancel()
 		if answer, err := g.ask(ctx, request); err == nil && answer.Allowed {
 			return answer, nil
