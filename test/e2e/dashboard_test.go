@@ -69,8 +69,10 @@ func TestDashboard(t *testing.T) {
 		t.Skip("the packages that drive a browser are not installed")
 	}
 
+	// Each pod takes five seconds more, so that a slow browser sees the middle of the rollout, too.
 	w := create(t, "web", `
 replicas: 6
+minReadySeconds: 5
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `)
 	ns := w.key.Namespace

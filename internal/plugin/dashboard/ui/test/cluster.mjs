@@ -27,7 +27,18 @@ async function open(address, options = {}) {
 }
 
 const picture = (page, name) => page.screenshot({ path: join(PICTURES, `${name}.png`) });
-const until = (page, f, arg) => page.waitForFunction(f, arg, { polling: 50 });
+
+/** Waits until f is true in the page. If that does not happen, the error has what the page shows instead. */
+async function until(page, f, arg) {
+  try {
+    await page.waitForFunction(f, arg, { polling: 50 });
+  } catch (err) {
+    const text = await page.locator('body').innerText();
+    const tiles = await page.evaluate(() => [...document.querySelectorAll('.tile')].map((t) => t.dataset.state));
+    throw new Error(`${f} is not true of ${JSON.stringify(arg)}. Tiles: ${tiles}. The page:\n${text}`, { cause: err });
+  }
+}
+
 const tab = (page, name) => page.getByRole('button', { name, exact: true }).click();
 const all = (page, state, n) =>
   until(page, ([s, n]) => document.querySelectorAll(`.tile[data-state="${s}"]`).length === n, [state, n]);
