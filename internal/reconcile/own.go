@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/platform/watches"
 )
 
 // DoubtAfter is how long a write may be missing in the cache before it is looked up in the API server.
@@ -441,9 +442,5 @@ func (w *write) appliedTo(cached client.Object) (client.Object, bool) {
 
 // Older reports whether a has an older version than b; it is false if the versions cannot be compared.
 func Older(a, b client.Object) bool {
-	if a.GetResourceVersion() == b.GetResourceVersion() {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
+	return watches.Older(a.GetResourceVersion(), b.GetResourceVersion())
 }

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/afloat-project/afloat/internal/platform/watches"
 )
 
 // Kind is a kind whose objects a Follower follows.
@@ -202,11 +203,8 @@ func (f *Follower[T]) add(object T) bool {
 		return false
 	}
 
-	if known, ok := f.newest[key]; ok {
-		if order, err := resourceversion.CompareResourceVersion(known.version,
-			object.GetResourceVersion()); err == nil && order > 0 {
-			return false
-		}
+	if known, ok := f.newest[key]; ok && watches.Older(object.GetResourceVersion(), known.version) {
+		return false
 	}
 
 	f.newest[key] = indexed{uid, object.GetResourceVersion()}

@@ -116,7 +116,7 @@ func (g *gap) closed(ctx context.Context) bool {
 		}
 	}
 	has := g.version()
-	if atLeast(has, g.stored) {
+	if !Older(has, g.stored) {
 		return true
 	}
 	if g.objects != nil {
@@ -128,7 +128,7 @@ func (g *gap) closed(ctx context.Context) bool {
 		}
 		g.look(ctx)
 	}
-	return g.known && (g.newest == "" || atLeast(g.version(), g.newest))
+	return g.known && (g.newest == "" || !Older(g.version(), g.newest))
 }
 
 // read reads what is stored.
@@ -168,13 +168,13 @@ func (g *gap) read(ctx context.Context) error {
 // same reports whether the informer has each object as it was stored, or newer, and none that was gone.
 func (g *gap) same() bool {
 	for key, version := range g.objects {
-		if object, found, err := g.store.GetByKey(key); err != nil || !found || !atLeast(versionOf(object), version) {
+		if object, found, err := g.store.GetByKey(key); err != nil || !found || Older(versionOf(object), version) {
 			return false
 		}
 	}
 	for _, object := range g.store.List() {
 		key, err := toolscache.MetaNamespaceKeyFunc(object)
-		if _, there := g.objects[key]; err != nil || !there && !atLeast(versionOf(object), g.stored) {
+		if _, there := g.objects[key]; err != nil || !there && Older(versionOf(object), g.stored) {
 			return false
 		}
 	}
@@ -216,7 +216,7 @@ func (g *gap) look(ctx context.Context) {
 			if event.Type != apiwatch.Bookmark {
 				g.newest = g.from
 			}
-			g.known = atLeast(g.from, g.stored)
+			g.known = !Older(g.from, g.stored)
 		}
 	}
 }
@@ -241,9 +241,9 @@ func versionOf(object any) string {
 	return ""
 }
 
-// atLeast reports whether a version is as new as another one. It takes versions that have no order for new enough,
-// since no other API server than that of Kubernetes may have them.
-func atLeast(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err != nil || order >= 0
+// Older reports whether a version of an object is older than another one. Versions that have no order are not, since no
+// other API server than that of Kubernetes may have them.
+func Older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }

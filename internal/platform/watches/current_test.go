@@ -96,7 +96,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (apiwatch
 		changes, version := slices.Clone(s.changes), s.version
 		s.mu.Unlock()
 		for _, change := range changes {
-			if atLeast(strconv.Itoa(from), versionOf(change.Object)) {
+			if !Older(strconv.Itoa(from), versionOf(change.Object)) {
 				continue
 			}
 			events.Action(change.Type, change.Object)

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
+	versions "github.com/afloat-project/afloat/internal/platform/watches"
 )
 
 // copies holds the objects of one kind and name in all namespaces, as known from a watch and from own writes.
@@ -54,14 +54,10 @@ func newCopies(of resourcedistribution.Of, changed func(*copies, string)) *copie
 		known: map[string]known{}}
 }
 
-// newer reports whether a version is newer than another one. An empty version is the oldest. Versions that
-// cannot be compared count as newer.
+// newer reports whether a version is newer than another one. A different one with which it cannot be compared, such as
+// an empty one, is.
 func newer(version, than string) bool {
-	if than == "" || version == "" {
-		return version != than
-	}
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err != nil || order > 0
+	return version != than && !versions.Older(version, than)
 }
 
 // seen is an object of a watch, reduced to what is kept of it.
