@@ -63,7 +63,7 @@ mutate: ## Break the code in small ways and look whether tests see it: MINUTES=9
 	@hack/mutate.sh
 
 .PHONY: fuzz
-fuzz: ## Play every fuzz target for TIME=10m, and keep what fails as a test: TARGET=FuzzWebhooks, PACKAGE=engine/inplace, WORKERS=2
+fuzz: ## Play every fuzz target for TIME=10m, and keep what fails as a test: TARGET=FuzzWebhooks, PACKAGE=engine/inplace, JOBS=1, WORKERS=2, REPORT=docs/quality/fuzzing.md
 	@hack/fuzz.sh
 
 .PHONY: test

@@ -1,42 +1,68 @@
 #!/usr/bin/env bash
-# Plays the fuzz targets, each for TIME, one after the other. Called by `make fuzz`; see docs/develop/fuzzing.md.
+# Plays the fuzz targets, each for TIME. Called by `make fuzz`; see docs/develop/fuzzing.md.
 #
 # TARGET is one of them, such as FuzzWebhooks, and PACKAGE a package below internal or api whose targets are played,
-# such as engine/inplace or api/pub. WORKERS is how many processes try inputs at once. A line per target is printed when
-# it has been played, and bin/fuzz.md is a table of all. A failure does not end the run, but its exit code. The
-# input that fails is in testdata/fuzz of the package, where every test run plays it again.
+# such as engine/inplace or api/pub. JOBS is how many targets are played at once, and WORKERS how many processes try
+# inputs of each. A line per target is printed when it has been played, and REPORT has a row for each; rows of targets
+# that are not played stay as they are. A failure does not end the run, but its exit code. The input that fails is in
+# testdata/fuzz of the package, where every test run plays it again.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-time=${TIME:-10m}
-mkdir -p bin
-table=bin/fuzz.md
-failed=0
-played=0
-printf '| package | target | executions | new inputs | result |\n|---|---|---:|---:|---|\n' >"$table.new"
-while read -r package; do
-  case ${PACKAGE:-} in
-    "" | "$package" | "${package#internal/}") ;;
-    *) continue ;;
-  esac
-  for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(f \*testing\.F\).*/\1/p' "$package"/*_test.go | sort); do
-    [ -z "${TARGET:-}" ] || [ "$TARGET" = "$target" ] || continue
-    out=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "${WORKERS:-2}" "./$package" 2>&1)
-    code=$?
-    result=ok
-    [ $code = 0 ] || result=FAILED failed=1
-    last=$(grep -E '^fuzz: elapsed: .*execs: ' <<<"$out" | tail -n 1)
-    executions=$(sed -nE 's/.*execs: ([0-9]+).*/\1/p' <<<"$last")
-    new=$(sed -nE 's/.*new interesting: ([0-9]+).*/\1/p' <<<"$last")
-    printf '%-45s %-32s %10s executions %6s new inputs  %s\n' "$package" "$target" "${executions:-0}" "${new:-0}" "$result"
-    printf '| %s | %s | %s | %s | %s |\n' "$package" "$target" "${executions:-0}" "${new:-0}" "$result" >>"$table.new"
-    [ $code = 0 ] || tail -n 40 <<<"$out" | cut -c1-2000 >&2
-    played=$((played + 1))
-  done
-done < <(grep -rlE '^func Fuzz[A-Za-z0-9_]+\(f \*testing\.F\)' --include='*_test.go' api internal cmd | xargs -n 1 dirname | sort -u)
-mv "$table.new" "$table"
-if [ $played = 0 ]; then
+export time=${TIME:-10m} workers=${WORKERS:-2} report=${REPORT:-bin/fuzz.md}
+jobs=${JOBS:-1}
+commit=$(git rev-parse --short=12 HEAD)
+export commit
+mkdir -p bin "$(dirname "$report")"
+touch "$report"
+
+# play plays a target, given by its package and name, and puts its row into the report in place of the one it had.
+play() {
+  local out code result=ok last executions new rows
+  out=$(go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "$workers" "./$1" 2>&1)
+  code=$?
+  ((code == 0)) || result=FAILED
+  last=$(grep -E '^fuzz: elapsed: .*execs: ' <<<"$out" | tail -n 1)
+  executions=$(sed -nE 's/.*execs: ([0-9]+).*/\1/p' <<<"$last")
+  new=$(sed -nE 's/.*new interesting: ([0-9]+).*/\1/p' <<<"$last")
+  exec 9>bin/fuzz.lock
+  flock 9
+  printf '%-45s %-32s %10s executions %6s new inputs  %s\n' "$1" "$2" "${executions:-0}" "${new:-0}" "$result"
+  ((code == 0)) || tail -n 40 <<<"$out" | cut -c1-2000 >&2
+  rows=$({
+    grep '^| [a-z]*/' "$report" | grep -vF "| $1 | $2 |"
+    echo "| $1 | $2 | $time | ${executions:-0} | ${new:-0} | $result | $(date +%Y-%m-%d) | $commit |"
+  } | sort)
+  cat >"$report" <<END
+# Fuzz targets, played
+
+Made by \`make fuzz\` on $(nproc) cores: a row for each target, with the time for which it was played without a pause, how many inputs were
+tried, and how many led to code that no input had reached before. Rows may be of several sittings, and several targets may have been
+played at once; each row says the day and the commit. What must hold for each input is in [fuzzing](../develop/fuzzing.md).
+
+| package | target | time | inputs | new | result | day | commit |
+|---|---|--:|--:|--:|---|---|---|
+$rows
+END
+  return $code
+}
+export -f play
+
+targets=$(grep -rlE '^func Fuzz[A-Za-z0-9_]+\(f \*testing\.F\)' --include='*_test.go' api internal cmd | xargs -n 1 dirname | sort -u |
+  while read -r package; do
+    case ${PACKAGE:-} in
+      "" | "$package" | "${package#internal/}") ;;
+      *) continue ;;
+    esac
+    sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(f \*testing\.F\).*/\1/p' "$package"/*_test.go | sort |
+      while read -r target; do
+        [[ -n ${TARGET:-} && $TARGET != "$target" ]] || echo "$package $target"
+      done
+  done)
+if [[ -z $targets ]]; then
   echo "no target has that name: ${TARGET:-any} in ${PACKAGE:-any package}" >&2
   exit 1
 fi
-echo "the table is in $table"
-exit $failed
+code=0
+xargs -P "$jobs" -n 2 bash -c 'play "$@"' play <<<"$targets" || code=1
+echo "the table is in $report"
+exit $code
