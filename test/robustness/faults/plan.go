@@ -110,7 +110,7 @@ func choices(clocks bool, nodes []string) []choice {
 			choice{kind: "cut", targets: programs(nodes, networkOf), weight: 8, least: 1, most: 20},
 			choice{kind: "stall", targets: programs(nodes, networkOf), weight: 6, least: 1, most: 20},
 			// So long that the node counts as lost, and its pods as not ready.
-			choice{kind: "cut", targets: programs(nodes, networkOf), weight: 1, least: 55, most: 80},
+			choice{kind: "cut", targets: programs(nodes, networkOf), weight: 3, least: 55, most: 80},
 			choice{kind: Crash, targets: []string{pods}, weight: 16})
 	}
 	return all
