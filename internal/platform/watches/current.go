@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,54 +36,74 @@ const (
 
 // Current waits until each cache shows what the API server had stored when it was called. A replica that begins
 // to lead calls it, because the leader before may have written what a cache does not show whose watch was broken.
-// It does not wait for kinds that are rejected, and for no kind longer than the given time, since nothing would work
-// without a leader; it logs which kinds are behind. client-go takes up to a minute before it watches again what it could
+// It waits for kinds that are rejected for some seconds at most, and for no kind longer than the given time, since nothing
+// would work without a leader; it logs which kinds are behind. client-go takes up to a minute before it watches again what it could
 // not watch several times.
 func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 
 	began := w.clock.Now()
-	waited := func() string { return w.clock.Since(began).Round(time.Millisecond).String() }
 	var waits sync.WaitGroup
+	var behind sync.Map // the watches that are waited for
+	tell := func(what string) {
+		kinds := map[string]bool{}
+		behind.Range(func(one, _ any) bool {
+			kinds[one.(*watch).kind.GroupKind().String()] = true
+			return true
+		})
+		log.Info(what, "kinds", slices.Sorted(maps.Keys(kinds)), "waited", w.clock.Since(began).Round(time.Millisecond).String())
+	}
 	lists := make(chan struct{}, currentLists)
 	for _, one := range w.list() {
+		behind.Store(one, nil)
 		waits.Go(func() {
-			one.waitCurrent(limited, w.clock, lists, func() {
-				log.Info("Controllers wait for a cache that does not show yet what was stored when this replica began to lead",
-					"kind", one.kind, "waited", waited())
-			})
+			if one.waitCurrent(limited, w.clock, lists) {
+				behind.Delete(one)
+			}
 		})
 	}
-	waits.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		waits.Wait()
+	}()
 
-	switch {
-	case ctx.Err() != nil:
-	case limited.Err() != nil:
-		log.Info("Controllers begin although a cache does not show yet what was stored when this replica began to lead",
-			"waited", waited())
-	default:
-		log.Info("The caches show what was stored when this replica began to lead", "waited", waited())
+	ticks := time.NewTicker(currentTold)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			tell("Controllers wait for caches that do not show yet what was stored when this replica began to lead")
+			continue
+		case <-done:
+		}
+		switch {
+		case ctx.Err() != nil:
+		case limited.Err() != nil:
+			tell("Controllers begin although caches do not show yet what was stored when this replica began to lead")
+		default:
+			log.Info("The caches show what was stored when this replica began to lead",
+				"waited", w.clock.Since(began).Round(time.Millisecond).String())
+		}
+		return
 	}
 }
 
-// waitCurrent waits until the informer shows what is stored now. It calls tell at times while it waits.
-func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, lists chan struct{}, tell func()) {
-	ticks, told := time.NewTicker(currentEvery), now.Now()
+// waitCurrent waits until the informer shows what is stored now, or is not to be waited for. It returns false if ctx ends
+// before.
+func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, lists chan struct{}) bool {
+	ticks := time.NewTicker(currentEvery)
 	defer ticks.Stop()
 
 	gap := gap{watch: o, clock: now, lists: lists}
 	for {
-		if _, _, err := o.refused(now.Now()); err != nil || o.stopped() || o.synced() && gap.closed(ctx) {
-			return
-		}
-		if now.Since(told) >= currentTold {
-			told = now.Now()
-			tell()
+		if o.stopped() || gap.rejected() || o.synced() && gap.closed(ctx) {
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-ticks.C:
 		}
 	}
@@ -99,9 +121,22 @@ type gap struct {
 	objects map[string]string
 	// from is the version up to which the API server has said what changed after the version of the informer.
 	// newest is the last change until then, or empty if nothing changed. known reports that from is as new as
-	// stored.
+	// stored. silent is how many watches in a row have lasted their time and did not say so.
 	from, newest string
 	known        bool
+	silent       int
+	// since is when the first of all requests was rejected since one was answered.
+	since time.Time
+}
+
+// rejected reports whether there is nothing to wait for: the kind is rejected and was never read, or is rejected for long.
+// One answer does not say that, since an API server that starts rejects what it answers a moment later.
+func (g *gap) rejected() bool {
+	if !g.synced() {
+		_, _, err := g.refused(g.clock.Now())
+		return err != nil
+	}
+	return !g.since.IsZero() && g.clock.Since(g.since) >= grace
 }
 
 // closed reports whether the informer shows what was stored when it was called first. The version of an informer
@@ -114,6 +149,7 @@ func (g *gap) closed(ctx context.Context) bool {
 			g.retry(ctx, err)
 			return false
 		}
+		g.since = time.Time{}
 	}
 	has := g.version()
 	if !Older(has, g.stored) {
@@ -181,13 +217,12 @@ func (g *gap) same() bool {
 	return true
 }
 
-// look asks the API server what changed after from, for some seconds at most. A watch that ends when its time is over
-// has shown all, too: where etcd does not tell API servers of its progress, no bookmark is ever as new as what is
-// stored if the kind does not change.
+// look asks the API server what changed after from, for some seconds at most. Two watches in a row that end when their time
+// is over have shown all, too: where etcd does not tell API servers of its progress, no bookmark is ever as new as what is
+// stored if the kind does not change. One alone may be of an API server that lags behind the one that was read.
 func (g *gap) look(ctx context.Context) {
 	watching, cancel := context.WithTimeout(ctx, 2*lookTime)
 	defer cancel()
-	began := time.Now()
 	changes, err := g.source.WatchWithContext(watching, metav1.ListOptions{
 		ResourceVersion: g.from, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(lookTime / time.Second)),
 	})
@@ -196,6 +231,7 @@ func (g *gap) look(ctx context.Context) {
 		return
 	}
 	defer changes.Stop()
+	began := time.Now()
 
 	for !g.known {
 		select {
@@ -204,17 +240,22 @@ func (g *gap) look(ctx context.Context) {
 		case event, more := <-changes.ResultChan():
 			switch {
 			case !more:
-				if g.known = time.Since(began) > lookTime/2; !g.known {
+				if time.Since(began) < lookTime-lookTime/10 {
+					g.silent = 0
 					g.retry(ctx, io.EOF)
+					return
 				}
+				g.since, g.silent = time.Time{}, g.silent+1
+				g.known = g.silent > 1
 				return
 			case event.Type == apiwatch.Error:
 				g.retry(ctx, apierrors.FromObject(event.Object))
 				return
 			}
+			g.since = time.Time{}
 			g.from = versionOf(event.Object)
 			if event.Type != apiwatch.Bookmark {
-				g.newest = g.from
+				g.newest, g.silent = g.from, 0
 			}
 			g.known = !Older(g.from, g.stored)
 		}
@@ -227,7 +268,13 @@ func (g *gap) retry(ctx context.Context, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		g.from = ""
 	}
-	g.failed(err, g.clock.Now())
+	now := g.clock.Now()
+	switch rejected := g.failed(err, now); {
+	case !rejected:
+		g.since = time.Time{}
+	case g.since.IsZero():
+		g.since = now
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(currentAgain):

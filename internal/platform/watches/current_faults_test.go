@@ -1,0 +1,219 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// faultyStore wraps the store of current_test.go.
+type faultyStore struct {
+	*store
+	mu sync.Mutex
+	// lists answers the n-th limited list (those of Current) if it is not nil.
+	lists func(ctx context.Context, n int) error
+	n     int
+	// look replaces the short watches.
+	look func(ctx context.Context) (apiwatch.Interface, error)
+}
+
+func (h *faultyStore) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.Limit == few && h.lists != nil {
+		h.mu.Lock()
+		h.n++
+		n := h.n
+		h.mu.Unlock()
+		if err := h.lists(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return h.store.list(ctx, o)
+}
+
+func (h *faultyStore) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+	if *o.TimeoutSeconds < 60 && h.look != nil {
+		return h.look(ctx)
+	}
+	return h.store.watch(ctx, o)
+}
+
+// beginToLead lets the cache be read, calls before, and lets a replica begin to lead. The watch of the informer is let go
+// after half a minute. It returns how long Current waited, whether the cache had the object "new" then, and the log.
+func beginToLead(t *testing.T, h *faultyStore, before func(w *Watches)) (took time.Duration, current bool, logged string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := New(clientgoscheme.Scheme, clock.RealClock{})
+	source := noWatchList{&toolscache.ListWatch{ListWithContextFunc: h.list, WatchFuncWithContext: h.watch}}
+	secrets := w.Following(nil)(source, &corev1.Secret{}, 0, nil)
+	go secrets.RunWithContext(ctx)
+	synctest.Wait()
+	before(w)
+	var mu sync.Mutex
+	var log strings.Builder
+	go func() {
+		time.Sleep(30 * time.Second)
+		close(h.held)
+	}()
+	began := time.Now()
+	w.Current(ctx, funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(&log, time.Since(began), line)
+	}, funcr.Options{}), 2*time.Minute)
+	took = time.Since(began)
+	_, current, _ = secrets.GetStore().GetByKey("n/new")
+	time.Sleep(31 * time.Second)
+	cancel()
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	return took, current, log.String()
+}
+
+func newFaultyStore() *faultyStore {
+	s := &store{version: 9, held: make(chan struct{})}
+	s.change(apiwatch.Added, "old")
+	return &faultyStore{store: s}
+}
+
+var (
+	leaderChanged = apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+	// badGateway is how client-go reads the 502 of a load balancer.
+	badGateway   = apierrors.NewGenericServerResponse(502, "get", schema.GroupResource{Resource: "secrets"}, "", "Bad Gateway", 0, true)
+	rbacStarting = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("RBAC: clusterrole not found"))
+)
+
+// One list is answered by a 500, as while etcd elects a leader, or by a 403, as while an API server starts: the kind is not
+// rejected, and is to be waited for (OPS-028, part).
+func TestCurrentOneErrorOfTheListEndsTheWait(t *testing.T) {
+	for name, answer := range map[string]error{"500": leaderChanged, "502": badGateway, "403": rbacStarting} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFaultyStore()
+				h.lists = func(_ context.Context, n int) error {
+					if n == 1 {
+						return answer
+					}
+					return nil
+				}
+				took, current, log := beginToLead(t, h, func(*Watches) {
+					h.change(apiwatch.Added, "new")
+				})
+				if !current {
+					t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
+				}
+			})
+		})
+	}
+}
+
+// OPS-028 (part): the informer was answered by a 500 once, a minute and a half before this replica began to lead, and has been well since.
+func TestCurrentOneEarlierErrorOfTheInformerEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFaultyStore()
+		took, current, log := beginToLead(t, h, func(w *Watches) {
+			w.list()[0].failed(leaderChanged, time.Now())
+			time.Sleep(90 * time.Second)
+			h.change(apiwatch.Added, "new")
+		})
+		if !current {
+			t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
+		}
+	})
+}
+
+// OPS-028 (part): the API server ends the watch that asks what changed before its time is over, since it shuts down, and has shown nothing.
+func TestCurrentAWatchThatEndsEarlyHasNotShownAll(t *testing.T) {
+	for name, tt := range map[string]struct{ begins, ends time.Duration }{
+		"cut after 1.6 s":                      {0, 1600 * time.Millisecond},
+		"began after 2 s, and was cut at once": {2 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFaultyStore()
+				first := true
+				h.many = true
+				h.look = func(ctx context.Context) (apiwatch.Interface, error) {
+					if !first {
+						return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
+					}
+					first = false
+					time.Sleep(tt.begins)
+					events := apiwatch.NewRaceFreeFake()
+					go func() {
+						time.Sleep(tt.ends)
+						events.Stop()
+					}()
+					return events, nil
+				}
+				took, current, log := beginToLead(t, h, func(*Watches) {
+					h.change(apiwatch.Added, "new")
+				})
+				if !current {
+					t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
+				}
+			})
+		})
+	}
+}
+
+// OPS-028 (part): the API server whose watch asks lags behind the one that answered the list: its watch ends in time without a bookmark as
+// new as what is stored.
+func TestCurrentAWatchOfALaggingAPIServerHasNotShownAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFaultyStore()
+		first := true
+		h.many = true
+		h.look = func(ctx context.Context) (apiwatch.Interface, error) {
+			if !first {
+				return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
+			}
+			first = false
+			events := apiwatch.NewRaceFreeFake()
+			go func() {
+				time.Sleep(time.Second)
+				events.Action(apiwatch.Bookmark, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}})
+				time.Sleep(2 * time.Second)
+				events.Stop()
+			}()
+			return events, nil
+		}
+		took, current, log := beginToLead(t, h, func(*Watches) {
+			h.change(apiwatch.Added, "new")
+		})
+		if !current {
+			t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
+		}
+	})
+}
+
+// OPS-028 (part): a list that is not answered at all: the log is to say which kind is waited for.
+func TestCurrentAListThatHangsIsNamedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFaultyStore()
+		h.lists = func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		took, _, log := beginToLead(t, h, func(*Watches) { h.change(apiwatch.Added, "new") })
+		first, _, _ := strings.Cut(log, " ")
+		if after, err := time.ParseDuration(first); err != nil || after > 30*time.Second || !strings.Contains(log, "Secret") {
+			t.Errorf("waited %s, and the log did not say for which kind before %s:\n%s", took, first, log)
+		}
+	})
+}
