@@ -1,10 +1,12 @@
 package judge
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/test/robustness/record"
 )
@@ -64,7 +66,7 @@ func (a *authors) of(c *change) string {
 	in, there := c.Namespace+"/"+c.Resource, c.Namespace+"/"+c.Resource+"/"+c.Name
 	for _, r := range a.unanswered[there] {
 		switch {
-		case !within(r), c.before == nil, ofAnotherPart(r, c):
+		case !within(r), c.before == nil, ofAnotherPart(r, c), ofAnotherClient(r, c):
 		case r.Verb == "DELETE":
 			if c.after == nil || c.before.DeletionTimestamp == nil && c.after.DeletionTimestamp != nil {
 				return r.Manager
@@ -81,6 +83,27 @@ func (a *authors) of(c *change) string {
 		}
 	}
 	return ""
+}
+
+// ofAnotherClient reports whether the managed fields of a change say that somebody else made it.
+func ofAnotherClient(r *record.Request, c *change) bool {
+	if c.after == nil {
+		return false
+	}
+	client, _, _ := strings.Cut(r.Agent, "/")
+	other := false
+	for _, is := range c.after.ManagedFields {
+		if slices.ContainsFunc(c.before.ManagedFields, func(was metav1.ManagedFieldsEntry) bool {
+			return was.Manager == is.Manager && was.Subresource == is.Subresource && was.Time.Equal(is.Time)
+		}) {
+			continue
+		}
+		if is.Manager == client {
+			return false
+		}
+		other = true
+	}
+	return other
 }
 
 // ofAnotherPart reports whether a change of a pod left the status alone, and the write is one of the status.

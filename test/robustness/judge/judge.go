@@ -60,6 +60,7 @@ func Judge(r *record.Record) (*Verdict, error) {
 	s, who, all := newState(), newAuthors(r.Requests), rules()
 	v.lives(r.Samples)
 	s.ahead, s.crashes, s.calm = lookAhead(r), crashes(r.Faults), r.Phase(record.FaultsEnd)
+	s.pulled = r.Run.Nodes > 0
 	for i := range r.Changes {
 		c := &change{Change: r.Changes[i]}
 		after, err := parse(&c.Change)

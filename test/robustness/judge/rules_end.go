@@ -43,10 +43,14 @@ var converges = rule{
 			return true, s.looksEnd(o)
 		case "containerrecreaterequests":
 			return true, requestEnds(o.request)
-		case "imagepulljobs":
+		case "imagepulljobs", "nodeimages":
+			switch {
+			case !s.pulled:
+				return false, ""
+			case o.images != nil:
+				return true, listEnds(o.images)
+			}
 			return true, s.pullEnds(o)
-		case "nodeimages":
-			return true, listEnds(o.images)
 		case "broadcastjobs":
 			return true, s.jobEnds(o)
 		default:

@@ -165,6 +165,15 @@ func TestRulesOfCopiesSeeTheirViolation(t *testing.T) {
 			}
 			s.by("a.1", func() { s.copied("one", "1") })
 		}},
+		"a user spoils a copy while a write of a manager is not answered": {&copies, func(s *story, violate bool) {
+			s.spread("1", none, "one")
+			s.copied("one", "1")
+			s.r.Requests = append(s.r.Requests, record.Request{Manager: "a.1", Agent: "kruise-manager/x", Verb: "PATCH", Begin: s.now,
+				End: s.now, Status: 500, Sent: true, Path: "/api/v1/namespaces/one/configmaps/shared"})
+			s.put("configmaps", "one", "shared", fmt.Sprintf(`{"metadata":{"name":"shared","namespace":"one","ownerReferences":[%s],
+				"managedFields":[{"manager":%q,"time":"2026-01-01T00:00:00Z"}]},"data":{"version":"spoiled"}}`, owner("ResourceDistribution", "shared"),
+				map[bool]string{true: "kruise-manager", false: "somebody"}[violate]))
+		}},
 		"a copy is deleted in a target": {&copies, func(s *story, violate bool) {
 			s.spread("1", none, "one")
 			s.copied("one", "1")

@@ -208,10 +208,12 @@ func (s *story) triedAgain(state string) {
 
 // pull stores an ImagePullJob, and list what a node has of its image.
 func (s *story) pull(status string) {
+	s.r.Run.Nodes = 2
 	s.put("imagepulljobs", "x", "pull", `{"metadata":{"name":"pull","namespace":"x","uid":"pull"},"spec":{"image":"app:1"},"status":{`+status+`}}`)
 }
 
 func (s *story) list(node, phase string, succeeded, failed int) {
+	s.r.Run.Nodes = 2
 	s.put("nodeimages", "", node, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"images":{"app":{"tags":[{"tag":"1","version":2,
 		"ownerReferences":[{"uid":"pull"}]}]}}},"status":{"desired":1,"succeeded":%d,"failed":%d,"imageStatuses":{"app":{"tags":[
 		{"tag":"1","version":2,"phase":%q}]}}}}`, node, succeeded, failed, phase))
@@ -239,6 +241,13 @@ func TestRulesOfImagesSeeTheirViolation(t *testing.T) {
 			s.pull(map[bool]string{true: `"desired":2,"active":2`, false: both}[violate])
 			s.list("n0", "Succeeded", 1, 0)
 			s.list("n1", "Succeeded", 1, 0)
+			s.ends()
+		}},
+		"nobody pulls on simulated nodes": {&converges, func(s *story, violate bool) {
+			s.spread("1", `"desired":1,"succeeded":1`, "one")
+			s.copied("one", "1")
+			s.pull(`"desired":1,"active":1`)
+			s.r.Run.Nodes = map[bool]int{true: 1}[violate]
 			s.ends()
 		}},
 		"a tag of a node is in no number": {&converges, func(s *story, violate bool) {

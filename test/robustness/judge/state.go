@@ -100,6 +100,8 @@ type state struct {
 	crashes []record.Fault
 	readied map[containerOf]string
 	calm    time.Time
+	// pulled is set if there are nodes with a daemon. Nobody pulls images on simulated ones.
+	pulled bool
 	// movedDown is when a pod got another revision while its containers were down.
 	movedDown map[key]time.Time
 }
