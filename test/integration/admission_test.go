@@ -5,11 +5,13 @@ package integration
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,20 +38,28 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 	key, path, none := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, "/validate-apps-kruise-io-unheard-of",
 		admissionv1.SideEffectClassNone
 	config := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := kube.Get(t.Context(), key, config); err != nil {
-		t.Fatal(err)
+	change := func(do func()) { // the manager may write it meanwhile
+		t.Helper()
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := kube.Get(t.Context(), key, config); err != nil {
+				return err
+			}
+			do()
+			return kube.Update(t.Context(), config)
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	good := config.Webhooks[0].ClientConfig.CABundle
+	var good []byte
 	unknown := admissionv1.ValidatingWebhook{Name: "vunheardof.kb.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "kruise-system",
 			Name: "kruise-webhook-service", Path: &path}},
 		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{
 			APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"*"}, Resources: []string{"unheardofs"}}}}}
-	config.Webhooks[0].ClientConfig.CABundle = nil
-	config.Webhooks = append(config.Webhooks, unknown)
-	if err := kube.Update(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	change(func() {
+		good, config.Webhooks[0].ClientConfig.CABundle = config.Webhooks[0].ClientConfig.CABundle, nil
+		config.Webhooks = append(config.Webhooks, unknown)
+	})
 	err := wait(func() error {
 		if err := kube.Get(t.Context(), key, config); err != nil {
 			return err
@@ -64,8 +74,7 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 	if err != nil {
 		t.Errorf("mending the entries: %v: %+v", err, config.Webhooks)
 	}
-	config.Webhooks = config.Webhooks[:len(config.Webhooks)-1]
-	if err := kube.Update(t.Context(), config); err != nil {
-		t.Errorf("removing the entry: %v", err)
-	}
+	change(func() {
+		config.Webhooks = slices.DeleteFunc(config.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == unknown.Name })
+	})
 }

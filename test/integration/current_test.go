@@ -89,7 +89,7 @@ func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 	told, once := make(chan struct{}), sync.Once{}
 	log := funcr.New(func(_, line string) {
 		t.Log(line)
-		if strings.Contains(line, "does not show yet") && strings.Contains(line, "Secret") {
+		if strings.Contains(line, "do not show yet") && strings.Contains(line, "Secret") {
 			once.Do(func() { close(told) })
 		}
 	}, funcr.Options{})

@@ -167,8 +167,10 @@ func (g *gap) closed(ctx context.Context) bool {
 	return g.known && (g.newest == "" || !Older(g.version(), g.newest))
 }
 
-// read reads what is stored.
+// read reads what is stored. A list that hangs does not keep others from theirs.
 func (g *gap) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, currentTold)
+	defer cancel()
 	select {
 	case g.lists <- struct{}{}:
 		defer func() { <-g.lists }()
@@ -239,6 +241,8 @@ func (g *gap) look(ctx context.Context) {
 			return
 		case event, more := <-changes.ResultChan():
 			switch {
+			case !more && watching.Err() != nil:
+				return
 			case !more:
 				if time.Since(began) < lookTime-lookTime/10 {
 					g.silent = 0

@@ -174,7 +174,7 @@ func TestCurrent(t *testing.T) {
 			later:   func(s *store) { s.mu.Lock(); s.err = nil; s.mu.Unlock() },
 			atLeast: 30 * time.Second, atMost: 33 * time.Second, logged: "do not show yet"},
 		"the kind may not be read any more": {
-			before: func(s *store) { s.version, s.err = 20, forbidden },
+			before:  func(s *store) { s.version, s.err = 20, forbidden },
 			atLeast: 15 * time.Second, atMost: 17 * time.Second, logged: "The caches show"},
 		"the watch stays held back": {
 			before:  func(s *store) { s.change(apiwatch.Added, "new") },
