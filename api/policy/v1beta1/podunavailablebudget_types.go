@@ -90,7 +90,8 @@ type PodUnavailableBudgetStatus struct {
 	// +optional
 	UnavailablePods map[string]metav1.Time `json:"unavailablePods,omitempty"`
 	// BookedPods are the UIDs of the pods in disruptedPods and unavailablePods, which have another one of the same name told from them.
-	// That of a pod that was out of service when it was booked ends in /uncharged until the pods are counted while it is back.
+	// How often the booking was renewed follows after a slash, if it was. The one of a pod that was out of service when it was booked
+	// ends in /uncharged until the pods are counted while it is back.
 	// +spec:PUB-060
 	// +optional
 	BookedPods map[string]types.UID `json:"bookedPods,omitempty"`

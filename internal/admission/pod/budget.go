@@ -81,11 +81,15 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		if err != nil {
 			return &InternalError{err}
 		}
-		if answer.Allowed && (answer.Booked || answer.Renewed) {
+		if !answer.Allowed || answer.Booked || answer.Renewed {
 			switch why, err := b.disruptionBudget(ctx, d.Pod, answer.Free); {
 			case answer.Free && err == nil && why != "":
 				return nil // it is not booked, and left to the API server
 			case answer.Free: // it is booked if that is possible
+			case !answer.Allowed && err == nil && why != "": // by the cache; the API server may know that it is allowed
+				b.Tell(d, answer.Reason)
+				return &Refused{answer.Reason, answer.Pending}
+			case !answer.Allowed:
 			case err != nil:
 				return &InternalError{err}
 			case why != "":
@@ -105,7 +109,7 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		return nil
 	}
 
-	if d.By == policyv1beta1.Evict && (errors.Is(err, booking.ErrNotBooked) || errors.Is(err, booking.ErrBusy)) {
+	if d.By == policyv1beta1.Evict && (errors.Is(err, booking.ErrNotBooked) || errors.Is(err, booking.ErrBusy) || errors.Is(err, booking.ErrReplaced)) {
 		return &Refused{Message: err.Error(), Pending: true} // a drain of many pods comes again, and does not abort
 	}
 	if err != nil {

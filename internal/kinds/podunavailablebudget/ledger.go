@@ -3,6 +3,7 @@ package podunavailablebudget
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,9 +34,13 @@ const (
 	updateTime   = 10 * time.Second
 	settleTime   = 6 * time.Second
 	// overTime is how long a booking stays at least after its update is complete. Two updates may begin
-	// within the same second, and their times have no finer resolution.
-	overTime = 2 * time.Second
+	// within the same second, and their times have no finer resolution. It is 2 s, and one more as settleTime.
+	overTime = 3 * time.Second
 )
+
+// maxRenewals is how often the life of a booking begins anew. A disruption that was allowed for so long and never happened,
+// because somebody else refuses it, must not keep the other pods from theirs for ever.
+const maxRenewals = 6
 
 // Ledger is the status of a budget while pods are booked in it.
 type Ledger struct {
@@ -109,11 +114,9 @@ type Decision struct {
 	// Booked reports that the pod was newly booked, so that one pod fewer may go. Renewed reports that the
 	// life of its booking starts without charge: again, or for a pod that is out of service.
 	Booked, Renewed bool
-	// Free reports that the pod is out of service, so that it may be disrupted whether it is booked or not.
+	// Free reports that the pod is out of service, so that it may be disrupted whether it is booked or not, and whatever
+	// other managers have counted.
 	Free bool
-	// Recent reports that the decision stands whatever other managers have counted: the pod was booked so recently that
-	// none can have dropped the booking, or is out of service.
-	Recent bool
 	// Pending reports that the pods of the budget are not counted yet, so that a retry soon may succeed.
 	Pending bool
 	// Reason explains the decision in words.
@@ -131,7 +134,8 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		return allowed("%s", why)
 	}
 
-	booked := l.booked(pod) && !l.uncharged(pod)
+	_, renewals, unpaid := parse(l.status.BookedPods[pod.Name])
+	booked := l.booked(pod) && !unpaid
 	switch s, budget := &l.status, l.rules.Budget; {
 	case l.rules.Ignores(pod):
 		return allowed("ignoredPodSelector selects the pod")
@@ -149,11 +153,11 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	case booked && s.CurrentAvailable < s.DesiredAvailable:
 		return Decision{Reason: l.words(by)}
 	case booked && !l.stale(pod.Name, by):
-		at, _ := l.entry(pod.Name)
-		age := l.now.Sub(at)
-		return Decision{Allowed: true, Recent: age >= 0 && age < overTime, Reason: "booked already"}
+		return Decision{Allowed: true, Reason: "booked already"}
+	case booked && renewals >= maxRenewals:
+		return Decision{Reason: fmt.Sprintf("%s: pod %s was allowed to go %d times and did not", l.words(by), pod.Name, renewals+1)}
 	case booked:
-		l.renew(pod, by)
+		l.enter(pod, by, renewals+1, false)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
 	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
 		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet",
@@ -164,11 +168,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	l.status.UnavailableAllowed--
 	l.status.CurrentAvailable--
 	l.charged = true
-	if l.booked(pod) { // without charge
-		l.renew(pod, by)
-	} else {
-		l.enter(pod, by)
-	}
+	l.enter(pod, by, 0, false)
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
@@ -176,19 +176,17 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Decision {
 	s := &l.status
 	needless := s.DesiredAvailable == 0 && s.ObservedGeneration >= l.rules.Budget.Generation
-	charged := l.booked(pod) && !l.uncharged(pod)
-	if l.booked(pod) {
+	booked := l.booked(pod)
+	_, renewals, unpaid := parse(s.BookedPods[pod.Name])
+	if booked {
 		needless = needless || !l.stale(pod.Name, by)
 	} else {
 		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= maxFree
 	}
 	if needless {
-		return Decision{Allowed: true, Free: true, Recent: true, Reason: why}
+		return Decision{Allowed: true, Free: true, Reason: why}
 	}
-	l.renew(pod, by)
-	if !charged {
-		l.status.BookedPods[pod.Name] += uncharged
-	}
+	l.enter(pod, by, renewals, !booked || unpaid)
 	return Decision{Allowed: true, Free: true, Renewed: true, Reason: why}
 }
 
@@ -198,23 +196,45 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
 	if uid := l.status.BookedPods[pod.Name]; uid != "" {
-		return found && pod.UID == of(uid)
+		return found && pod.UID == PodOf(uid)
 	}
 	return found && pod.CreationTimestamp.Time.Before(at)
 }
 
-// uncharged ends the UID of a pod that was out of service when it was booked, until the pods are counted while it is
+// uncharged follows the UID of a pod that was out of service when it was booked, until the pods are counted while it is
 // back in service. Before, it may be among those that were last counted as in service. If it is back, it must not go
 // beside another one that took its place, so that it is charged as if it were not booked.
-const uncharged = "/uncharged"
+const uncharged = "uncharged"
 
-// of returns the UID of the pod of a booking.
-func of(booking types.UID) types.UID {
-	return types.UID(strings.TrimSuffix(string(booking), uncharged))
+// parse reads what a budget says of a booked pod: its UID, how often its booking was renewed, and whether it is uncharged.
+// The parts are separated by slashes.
+func parse(booking types.UID) (uid types.UID, renewals int, unpaid bool) {
+	parts := strings.Split(string(booking), "/")
+	for _, part := range parts[1:] {
+		if part == uncharged {
+			unpaid = true
+		} else if n, err := strconv.Atoi(part); err == nil {
+			renewals = n
+		}
+	}
+	return types.UID(parts[0]), renewals, unpaid
 }
 
-func (l *Ledger) uncharged(pod *corev1.Pod) bool {
-	return strings.HasSuffix(string(l.status.BookedPods[pod.Name]), uncharged)
+// PodOf returns the UID of the pod of a booking.
+func PodOf(booking types.UID) types.UID {
+	uid, _, _ := parse(booking)
+	return uid
+}
+
+// bookingOf returns what a budget says of a booked pod.
+func bookingOf(uid types.UID, renewals int, unpaid bool) types.UID {
+	if renewals > 0 {
+		uid += types.UID("/" + strconv.Itoa(renewals))
+	}
+	if unpaid {
+		uid += "/" + uncharged
+	}
+	return uid
 }
 
 func (l *Ledger) entry(name string) (time.Time, bool) {
@@ -239,20 +259,13 @@ func (l *Ledger) stale(name string, by disruption.Operation) bool {
 	return deletes(by) || firstseen.HalfOver(l.status.UnavailablePods[name].Time, updateTime, l.now)
 }
 
-// renew restarts the life of a booking. A booking of a deletion remains one.
-func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
-	if _, disrupted := l.status.DisruptedPods[pod.Name]; disrupted {
-		by = policyv1beta1.Delete
-	}
-	l.enter(pod, by)
-}
-
-// enter records the pod in the map of the operation, and removes it from the other one. The booking is dated
-// after the creation of the pod, since the clock here may be behind that of the API server, and a manager
-// that does not know the UID must take the booking for one of this pod.
-func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
+// enter records the pod in the map of the operation, and removes it from the other one. A booking of a deletion remains
+// one. The clock here may be behind others, so that the booking is dated after the creation of the pod, since a manager
+// that does not know the UID must take it for one of this pod, and after its last update, which is not the one that is
+// booked. The date differs from the one before, by which others see that the life of the booking begins anew.
+func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation, renewals int, unpaid bool) {
 	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
-	if deletes(by) {
+	if _, disrupted := other[pod.Name]; disrupted && l.booked(pod) || deletes(by) {
 		into, other = &l.status.DisruptedPods, l.status.UnavailablePods
 	}
 	if *into == nil {
@@ -262,13 +275,18 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	if born := pod.CreationTimestamp.Time; !at.After(born) {
 		at = born.Truncate(time.Second).Add(time.Second)
 	}
-
+	if last := lastUpdate(pod); !deletes(by) && !at.After(last) && last.Sub(at) < updateTime {
+		at = last.Truncate(time.Second).Add(time.Second)
+	}
+	if was, found := l.entry(pod.Name); found && at.Equal(was) {
+		at = at.Add(time.Second)
+	}
 	(*into)[pod.Name] = metav1.NewTime(at)
 	delete(other, pod.Name)
 	if l.status.BookedPods == nil {
 		l.status.BookedPods = map[string]types.UID{}
 	}
-	l.status.BookedPods[pod.Name] = pod.UID
+	l.status.BookedPods[pod.Name] = bookingOf(pod.UID, renewals, unpaid)
 	l.changed = true
 }
 

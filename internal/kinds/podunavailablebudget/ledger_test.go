@@ -158,9 +158,10 @@ func TestWhereBookingsStand(t *testing.T) {
 			if charged {
 				want.CurrentAvailable, want.UnavailableAllowed = 2, 0
 			}
-			if at, found := want.DisruptedPods["p"]; found && at.Time.Equal(now) {
-				want.BookedPods = map[string]types.UID{"p": pod.UID}
-			} else if at, found := want.UnavailablePods["p"]; found && at.Time.Equal(now) {
+			switch {
+			case d.Renewed:
+				want.BookedPods = map[string]types.UID{"p": pod.UID + "/1"}
+			case d.Booked:
 				want.BookedPods = map[string]types.UID{"p": pod.UID}
 			}
 			if diff := cmp.Diff(want, ledger.Status(), cmpopts.EquateEmpty()); diff != "" {

@@ -219,7 +219,8 @@ func (p *Plan) bookings(s *Snapshot) {
 			}
 			if pod := pods[name]; pod != nil {
 				if why, _ := Why(pod, s.Now); why == "" {
-					uid = of(uid) // it is back, and not among those that are counted as in service
+					pod, renewals, _ := parse(uid)
+					uid = bookingOf(pod, renewals, false) // it is back, and not among those that are counted as in service
 				}
 			}
 			p.Status.BookedPods[name] = uid
@@ -229,20 +230,23 @@ func (p *Plan) bookings(s *Snapshot) {
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// updated reports whether an update in place, or of a sidecar, that began after since is complete, so that
-// the pod is back in service.
-func updated(pod *corev1.Pod, since time.Time) bool {
-	if state, err := inplace.StateOf(pod); err == nil && state != nil &&
-		!state.UpdateTimestamp.Time.Before(since) {
-		return true // Why checks whether it is complete
+// updated reports whether the pod has the record of an update in place, or of a sidecar, that began after since.
+// Why checks whether it is complete.
+func updated(pod *corev1.Pod, since time.Time) bool { return !lastUpdate(pod).Before(since) }
+
+// lastUpdate returns when the last update in place of the pod, or of a sidecar, began. It is zero if there was none.
+func lastUpdate(pod *corev1.Pod) (last time.Time) {
+	if state, err := inplace.StateOf(pod); err == nil && state != nil {
+		last = state.UpdateTimestamp.Time
 	}
-	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	for _, state := range states {
-		if err == nil && !state.UpdateTimestamp.Time.Before(since) {
-			return true
+	if states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
+		for _, state := range states {
+			if state.UpdateTimestamp.After(last) {
+				last = state.UpdateTimestamp.Time
+			}
 		}
 	}
-	return false
+	return last
 }
 
 // total computes how many pods are expected to exist.

@@ -34,6 +34,8 @@ var (
 	ErrBusy = errors.New("too many requests wait for the same status")
 	// ErrGone means that the object does not exist any more, or is being deleted.
 	ErrGone = errors.New("the object is gone")
+	// ErrReplaced is an [ErrGone] that means that another object has the name now.
+	ErrReplaced = fmt.Errorf("%w, and a new one has its name", ErrGone)
 	// ErrStale is returned by the function that decides, to be called again with an object that is at least
 	// as new as the request.
 	ErrStale = errors.New("the object may be older than the request")
@@ -185,8 +187,12 @@ func (d *StatusBatcher[T, P, D]) attempt(ctx context.Context, r *queue[T, P, D],
 	if err != nil {
 		return err
 	}
-	if object == nil || object.GetDeletionTimestamp() != nil {
+	switch {
+	case object == nil || object.GetDeletionTimestamp() != nil:
 		answer(batch, ErrGone)
+		return nil
+	case object.GetUID() != of.GetUID():
+		answer(batch, ErrReplaced)
 		return nil
 	}
 
@@ -215,7 +221,7 @@ func (d *StatusBatcher[T, P, D]) attempt(ctx context.Context, r *queue[T, P, D],
 }
 
 // read returns the newer of what was written here last and of the informer's copy, or the state in the API
-// server if live is set. It returns nil if the object is gone.
+// server if live is set. It returns nil if the object is gone, or the one that has its name now.
 func (d *StatusBatcher[T, P, D]) read(ctx context.Context, r *queue[T, P, D], of P, live bool) (P, error) {
 	key := client.ObjectKeyFromObject(of)
 	if !live {
@@ -232,8 +238,10 @@ func (d *StatusBatcher[T, P, D]) read(ctx context.Context, r *queue[T, P, D], of
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading %s %s: %w", kind[T](), key, err)
 	}
-	if err != nil || found.GetUID() != of.GetUID() {
+	if err != nil {
 		found = nil
+	} else if found.GetUID() != of.GetUID() {
+		return found, nil
 	}
 
 	r.last, r.currentAt, r.doubt = found, begin, false

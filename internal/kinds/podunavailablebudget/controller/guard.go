@@ -144,8 +144,8 @@ func (g *Guard) ask(ctx context.Context, request Request) (Answer, error) {
 		}
 
 		answer, err := g.decide(ctx, rules, request)
-		if !errors.Is(err, booking.ErrGone) {
-			return answer, err
+		if !errors.Is(err, booking.ErrGone) || errors.Is(err, booking.ErrReplaced) {
+			return answer, err // a new budget of this name counts as soon as it is known here
 		}
 		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules })
 	}
@@ -170,7 +170,7 @@ func (g *Guard) decide(
 	err := g.desk.Decide(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		written := answer.Booked || answer.Renewed // a write detects whether the budget has changed
-		trusted := answer.Recent || age <= freeAge
+		trusted := answer.Free || age <= freeAge
 		// Another replica, or the controller, may have counted meanwhile.
 		if !written && age > 0 && (!answer.Allowed || !trusted) {
 			return booking.ErrStale

@@ -410,14 +410,16 @@ func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 	charged, fresh, free := was.UnavailableAllowed-is.UnavailableAllowed, int32(0), int32(0)
 	for _, entries := range []map[string]metav1.Time{is.DisruptedPods, is.UnavailablePods} {
 		for name := range entries {
-			if booked(was, name) && was.BookedPods[name] == is.BookedPods[name] {
+			wasOf, _, _ := strings.Cut(string(was.BookedPods[name]), "/")
+			isOf, more, _ := strings.Cut(string(is.BookedPods[name]), "/")
+			if free := strings.HasSuffix(string(was.BookedPods[name]), "uncharged"); booked(was, name) && wasOf == isOf && free == strings.HasSuffix(more, "uncharged") {
 				continue
 			}
 			fresh++
 			if _, deleted := is.DisruptedPods[name]; !deleted {
 				continue
 			}
-			if pod := o.r.byUID(types.UID(strings.TrimSuffix(string(is.BookedPods[name]), "/uncharged"))); pod == nil || !o.inService(pod) || o.r.Now().Sub(o.came[pod.UID]) <= lagAtMost+requestAtMost {
+			if pod := o.r.byUID(types.UID(isOf)); pod == nil || !o.inService(pod) || o.r.Now().Sub(o.came[pod.UID]) <= lagAtMost+requestAtMost {
 				free++ // by what the manager knows, perhaps
 			}
 		}
