@@ -176,9 +176,9 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Decision {
 	s := &l.status
 	needless := s.DesiredAvailable == 0 && s.ObservedGeneration >= l.rules.Budget.Generation
-	booked := l.booked(pod)
-	_, renewals, unpaid := parse(s.BookedPods[pod.Name])
-	if booked {
+	renewals, unpaid := 0, true
+	if l.booked(pod) {
+		_, renewals, unpaid = parse(s.BookedPods[pod.Name])
 		needless = needless || !l.stale(pod.Name, by)
 	} else {
 		needless = needless || len(s.DisruptedPods)+len(s.UnavailablePods) >= maxFree
@@ -186,7 +186,7 @@ func (l *Ledger) note(pod *corev1.Pod, by disruption.Operation, why string) Deci
 	if needless {
 		return Decision{Allowed: true, Free: true, Reason: why}
 	}
-	l.enter(pod, by, renewals, !booked || unpaid)
+	l.enter(pod, by, renewals, unpaid)
 	return Decision{Allowed: true, Free: true, Renewed: true, Reason: why}
 }
 
