@@ -85,11 +85,10 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 			switch why, err := b.disruptionBudget(ctx, d.Pod, answer.Free); {
 			case answer.Free && err == nil && why != "":
 				return nil // it is not booked, and left to the API server
-			case answer.Free: // it is booked if that is possible
 			case !answer.Allowed && err == nil && why != "": // by the cache; the API server may know that it is allowed
 				b.Tell(d, answer.Reason)
 				return &Refused{answer.Reason, answer.Pending}
-			case !answer.Allowed:
+			case answer.Free, !answer.Allowed: // it is booked if that is possible
 			case err != nil:
 				return &InternalError{err}
 			case why != "":

@@ -125,7 +125,7 @@ type gap struct {
 	from, newest string
 	known        bool
 	silent       int
-	// since is when the first of all requests was rejected since one was answered.
+	// since is from when on each request was rejected, or zero.
 	since time.Time
 }
 

@@ -100,7 +100,7 @@ var (
 
 // One list is answered by a 500, as while etcd elects a leader, or by a 403, as while an API server starts: the kind is not
 // rejected, and is to be waited for (OPS-028, part).
-func TestCurrentOneErrorOfTheListEndsTheWait(t *testing.T) {
+func TestCurrentOneErrorOfTheListDoesNotEndTheWait(t *testing.T) {
 	for name, answer := range map[string]error{"500": leaderChanged, "502": badGateway, "403": rbacStarting} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestCurrentOneErrorOfTheListEndsTheWait(t *testing.T) {
 }
 
 // OPS-028 (part): the informer was answered by a 500 once, a minute and a half before this replica began to lead, and has been well since.
-func TestCurrentOneEarlierErrorOfTheInformerEndsTheWait(t *testing.T) {
+func TestCurrentOneEarlierErrorOfTheInformerDoesNotEndTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFaultyStore()
 		took, current, log := beginToLead(t, h, func(w *Watches) {

@@ -62,13 +62,17 @@ func (r *budgetRun) counts() {
 // book asks the manager that leads, as it knows the world.
 func (r *budgetRun) book(t *testing.T, pod *corev1.Pod, by operation) Answer {
 	t.Helper()
-	var answer Answer
-	var err error
-	r.leader.as(func() { answer, err = r.leader.watch.Guard.Book(t.Context(), Request{Pod: pod, By: by}) })
+	answer, err := r.ask(t, pod, by)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
+}
+
+func (r *budgetRun) ask(t *testing.T, pod *corev1.Pod, by operation) (answer Answer, err error) {
+	t.Helper()
+	r.leader.as(func() { answer, err = r.leader.watch.Guard.Book(t.Context(), Request{Pod: pod, By: by}) })
+	return answer, err
 }
 
 // events are those of a reason, each with the name of what it is about.

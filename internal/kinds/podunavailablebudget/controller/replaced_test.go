@@ -53,11 +53,7 @@ func TestABudgetThatIsReplacedByOneOfItsNameProtects(t *testing.T) {
 	r.Remove(budgetKey("b"))
 	r.protect("b")
 	for _, pod := range r.pods() {
-		var err error
-		r.leader.as(func() {
-			_, err = r.leader.watch.Guard.Book(t.Context(), Request{Pod: pod, By: policyv1beta1.Delete})
-		})
-		if !errors.Is(err, booking.ErrReplaced) {
+		if _, err := r.ask(t, pod, policyv1beta1.Delete); !errors.Is(err, booking.ErrReplaced) {
 			t.Errorf("deletion of %s: got error %v, want %v", pod.Name, err, booking.ErrReplaced)
 		}
 	}
