@@ -87,11 +87,21 @@ func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev
 }
 
 // Verdict is the decision about one node. Eligible is true if a new pod should run there, and Tolerable if an
-// existing pod may stay. Every eligible node is tolerable. Why is the reason why the node is not eligible,
-// empty if it is.
+// existing pod may stay. Every eligible node is tolerable. Passing is true if only a passing problem of a
+// tolerable node keeps it from being eligible. Why is the reason why the node is not eligible, empty if it is.
 type Verdict struct {
-	Eligible, Tolerable bool
-	Why                 string
+	Eligible, Tolerable, Passing bool
+	Why                          string
+}
+
+// Passes reports whether a taint says that its node has a problem that passes: nothing is heard of it, or it
+// is not ready or has no network. The cluster sets and removes these taints itself.
+func Passes(taint *corev1.Taint) bool {
+	switch taint.Key {
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeNetworkUnavailable:
+		return true
+	}
+	return false
 }
 
 // Judge returns the verdict about a node.
@@ -107,7 +117,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 		return Verdict{Why: "nodeSelector or required node affinity does not match"}
 	}
 
-	if taint, ok := r.untolerated(node.Spec.Taints, corev1.TaintEffectNoExecute); ok {
+	if taint, ok := r.untolerated(node.Spec.Taints, corev1.TaintEffectNoExecute, nil); ok {
 		return Verdict{Why: "taint " + taint.ToString() + " is not tolerated"}
 	}
 
@@ -116,7 +126,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 		taints = append(slices.Clip(taints),
 			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule); ok {
+	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule, Passes); ok {
 		return Verdict{Tolerable: true, Why: "taint " + taint.ToString() + " is not tolerated"}
 	}
 
@@ -124,13 +134,22 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 		return Verdict{Tolerable: true, Why: why}
 	}
 
+	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule, nil); ok {
+		return Verdict{Tolerable: true, Passing: true, Why: "taint " + taint.ToString() + " is not tolerated"}
+	}
+
 	return Verdict{Eligible: true, Tolerable: true}
 }
 
-func (r *Rules) untolerated(taints []corev1.Taint, effect corev1.TaintEffect) (corev1.Taint, bool) {
+// untolerated returns the first taint of the effect that the pod does not tolerate, and that leaveOut, if it
+// is given, does not leave out.
+func (r *Rules) untolerated(taints []corev1.Taint, effect corev1.TaintEffect, leaveOut func(*corev1.Taint) bool) (
+	corev1.Taint, bool) {
 	const comparisons = true // an API server that does not know these operators does not accept them
 	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), taints, r.tolerations,
-		func(taint *corev1.Taint) bool { return taint.Effect == effect }, comparisons)
+		func(taint *corev1.Taint) bool {
+			return taint.Effect == effect && (leaveOut == nil || !leaveOut(taint))
+		}, comparisons)
 }
 
 // tooSmall returns what the node has too little of, even if it were empty; the empty string if nothing.

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,9 +130,14 @@ func TestJudge(t *testing.T) {
 		"cordoned and tainted": {node(cordoned, tainted(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)), template(), "e", "t"},
 		"cordoned, tolerated": {node(cordoned), template(tolerates(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)),
 			"e", "e"},
-		"no network": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
-		"no network, which it brings": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)),
+		"passing: no network": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"passing: no network, which it brings": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)),
 			template(func(s *corev1.PodSpec) { s.HostNetwork = true }), "e", "t"},
+		"passing: lost": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"passing: lost twice": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted(corev1.TaintNodeNotReady,
+			corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"lost, and more": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted("bad",
+			corev1.TaintEffectNoSchedule)), template(), "t", "t"},
 		"as large as the node":  {node(), template(asks(corev1.ResourceCPU, "2")), "e", "e"},
 		"larger than the node":  {node(), template(asks(corev1.ResourceCPU, "2001m")), "e", "t"},
 		"what the node has not": {node(), template(asks("example.com/tpu", "1")), "e", "t"},
@@ -149,9 +155,12 @@ func TestJudge(t *testing.T) {
 				want, before := map[string]string{"daemon": tt.daemon, "job": tt.job}[what], tt.node.DeepCopy()
 				got := rules.Judge(tt.node)
 				is := map[Verdict]string{{Eligible: true, Tolerable: true}: "e",
-					{Tolerable: true}: "t"}[Verdict{got.Eligible, got.Tolerable, ""}]
+					{Tolerable: true}: "t"}[Verdict{Eligible: got.Eligible, Tolerable: got.Tolerable}]
 				if is != want {
 					t.Errorf("verdict for a %s: got %q, want %q: %+v", what, is, want, got)
+				}
+				if passing := strings.HasPrefix(name, "passing: ") && want == "t"; got.Passing != passing {
+					t.Errorf("verdict for a %s: only a passing problem: got %t, want %t", what, got.Passing, passing)
 				}
 				if (got.Why == "") != got.Eligible {
 					t.Errorf("verdict for a %s: eligible %t for the reason %q", what, got.Eligible, got.Why)

@@ -84,10 +84,6 @@ func before(a, b *member) int {
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
-// passing are taints of temporary problems of nodes. The cluster itself evicts the pods when the time that
-// they tolerate is over, so that a pod survives a short outage of its node.
-var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
-
 // goneAfter is how long a pod that is being deleted still counts after it should be gone, if its node has a
 // temporary problem. A dead node never removes the pod, which would keep the job running forever.
 const goneAfter = time.Minute
@@ -127,9 +123,10 @@ func (p *planner) madeOtherwise(m *member) bool {
 	return made != "" && made != p.placement
 }
 
-// Suffers reports whether a node has the taint of a temporary problem.
+// Suffers reports whether a node has the taint of a passing problem. The cluster itself evicts the pods when the time
+// that they tolerate is over, so that a pod survives a short outage of its node.
 func Suffers(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, suffers) }
 
 func suffers(taint corev1.Taint) bool {
-	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
+	return taint.Effect == corev1.TaintEffectNoExecute && nodes.Passes(&taint)
 }

@@ -263,7 +263,7 @@ func (p *planner) deletes(d *daemon) bool {
 func (p *planner) specified() {
 	down, most := 0, max(p.out.Limits.MaxUnavailable, 1)
 	for _, l := range p.sites {
-		if l.Eligible && p.serving(l) == nil && !p.keptEmpty(l) {
+		if (l.Eligible || l.Passing && len(l.pods) > 0) && p.serving(l) == nil && !p.keptEmpty(l) {
 			down++
 		}
 	}

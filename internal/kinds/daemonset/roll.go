@@ -20,16 +20,20 @@ func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
 	for _, l := range slices.Backward(p.ordered()) {
-		if !l.Eligible && p.in.Features.PruneIneligible {
-			p.hold([]*site{l}, ReasonNode,
-				func(l *site) string { return "its node is left out of the rollout: " + l.Why })
-		}
-		if !l.Eligible && (len(l.pods) == 0 || p.in.Features.PruneIneligible) {
-			continue
-		}
-		all++
 		now, _ := l.count(p)
 		_, old, several := p.usable(l)
+		switch pruned := !l.Eligible && p.in.Features.PruneIneligible; {
+		case pruned && !l.Passing:
+			p.hold([]*site{l}, ReasonNode,
+				func(l *site) string { return "its node is left out of the rollout: " + l.Why })
+			continue
+		case !l.Eligible && len(l.pods) == 0:
+			continue
+		case pruned && old != nil && !tookOut(l, old):
+			p.hold([]*site{l}, ReasonNode,
+				func(l *site) string { return "it waits for its node, which takes no new pod: " + l.Why })
+		}
+		all++
 		switch {
 		case now > 0 || several:
 			updated = append(updated, l)
@@ -180,7 +184,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			}
 		case old.available():
 			normal = append(normal, l)
-		case tookOut(old):
+		case tookOut(l, old):
 			begun = append(begun, l)
 		default:
 			down = append(down, l)
@@ -238,8 +242,9 @@ func (p *planner) rollInPlace(set, others []*site) {
 // tookOut reports whether the pod does not serve only because the rollout took it out of service: its containers
 // are ready. The manager may have died before it wrote the update, or the pod is back and kubelet has not said so yet.
 // Such a pod goes on, and unlike one that is not available for a reason of its own it costs, since users would
-// otherwise lack one pod more than they allow.
-func tookOut(d *daemon) bool {
+// otherwise lack one pod more than they allow. On a node with a passing problem only a pod counts that the rollout still
+// holds out of service: that others are not ready is the work of the node.
+func tookOut(l *site, d *daemon) bool {
 	gate := readiness.Condition(d.pod, pub.InPlaceUpdateReady)
 	switch {
 	case d.info == nil, gate == nil, !isTrue(d.pod, corev1.ContainersReady):
@@ -247,7 +252,7 @@ func tookOut(d *daemon) bool {
 	case gate.Status == corev1.ConditionFalse:
 		return true
 	}
-	return !isTrue(d.pod, corev1.PodReady) &&
+	return !l.Passing && !isTrue(d.pod, corev1.PodReady) &&
 		!slices.ContainsFunc(d.pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
 			return !isTrue(d.pod, gate.ConditionType)
 		})

@@ -184,6 +184,70 @@ func TestNodesThatAreNotEligibleAreNotCounted(t *testing.T) {
 	w.does("-n3") // of three nodes two stay
 }
 
+// TestPodsOfLostNodesCount shows ADS-121: with the gate, too, a pod that an update took out of service counts while its
+// node is lost, so that no other pod goes meanwhile. An old pod there that serves, or that the node took, is left as it
+// is and costs nothing. Without the gate it goes.
+func TestPodsOfLostNodesCount(t *testing.T) {
+	lost := tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+	outOfService := func(pod *corev1.Pod) {
+		gated(pod)
+		pod.Status.Conditions[0].Status, pod.Status.Conditions[1].Status = corev1.ConditionFalse, corev1.ConditionFalse
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+	}
+	down := func(pod *corev1.Pod) { // as a node that is lost leaves it
+		outOfService(pod)
+		pod.Status.Conditions[1].Status = corev1.ConditionTrue
+	}
+	for name, tt := range map[string]struct {
+		node          nodeState
+		options       []option
+		pod           func(w *world)
+		pruned, whole string
+	}{
+		"a new pod that is not ready": {lost, nil, func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
+		"a new pod that serves":       {lost, nil, func(w *world) { w.pod("n3", "a:2") }, "-n2", "-n2"},
+		"one that is being deleted":   {lost, nil, func(w *world) { w.pod("n3", "a:1", terminating) }, "", ""},
+		"an old pod that an update took out of service": {lost, nil, func(w *world) { w.pod("n3", "a:1", outOfService) }, "-n3",
+			"-n3"},
+		"an old pod that the node took": {lost, nil, func(w *world) { w.pod("n3", "a:1", down) }, "-n2", "-n3 -n2"},
+		"which is counted strictly":     {lost, []option{strictly}, func(w *world) { w.pod("n3", "a:1", down) }, "", "-n3"},
+		"an old pod that serves":        {lost, nil, func(w *world) { w.pod("n3", "a:1") }, "-n2", "-n3"},
+		"none":                          {lost, nil, func(*world) {}, "-n2", "-n2"},
+		"a node that is not ready": {tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), nil,
+			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
+		"a node without a network": {tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), nil,
+			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
+		"a node that is closed, too": {func(node *corev1.Node) { lost(node); closed(node) }, nil,
+			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "-n2", ""},
+		"a node that is left out after a while": {func(node *corev1.Node) { lost(node); downFor(time.Hour)(node) },
+			[]option{annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "5m")},
+			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "-n2", "-n2"},
+		"another pod is to go by request": {lost, []option{onDelete}, func(w *world) {
+			w.pod("n3", "a:2", notReadyPod)
+			specified(w.Pods[0])
+		}, "", ""},
+		"with a surge": {lost, []option{maxSurge(1)}, func(w *world) { w.pod("n3", "a:1") }, "+n2", "+n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, pruned := range []bool{true, false} {
+				w := between(t, 3, tt.options...)
+				w.Features.PruneIneligible = pruned
+				w.node("n3", tt.node)
+				w.on("n1 n2", "a:1")
+				tt.pod(w)
+				want := tt.whole
+				if pruned {
+					want = tt.pruned
+				}
+				if w.does(want); t.Failed() {
+					t.Fatalf("the gate is on: %t", pruned)
+				}
+			}
+		})
+	}
+}
+
 // TestMaxUnavailableBoundsHowManyPodsGo shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods
 // go, by what there is. n1 to n6 have old pods that are available, unless said otherwise.
 func TestMaxUnavailableBoundsHowManyPodsGo(t *testing.T) {

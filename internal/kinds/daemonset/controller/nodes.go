@@ -89,8 +89,9 @@ func readRules(set *appsv1beta1.DaemonSet, patience bool) *rules {
 
 // view is what a set sees of a node.
 type view struct {
-	eligible, tolerable, selected bool
-	ready                         corev1.ConditionStatus
+	nodes.Verdict
+	selected bool
+	ready    corev1.ConditionStatus
 }
 
 // seen is what the set sees of a node; nothing of one that does not exist.
@@ -98,12 +99,12 @@ func (r *rules) seen(node *corev1.Node) (v view) {
 	if node == nil {
 		return v
 	}
-	verdict := r.Judge(node)
-	v.eligible, v.tolerable = verdict.Eligible, verdict.Tolerable
+	v.Verdict = r.Judge(node)
+	v.Why = "" // it may change all the time
 	if r.selector != nil {
 		v.selected = r.selector.Matches(labels.Set(node.Labels))
 	}
-	if r.patience && v.tolerable {
+	if r.patience && v.Tolerable {
 		v.ready = ready(node)
 	}
 	return v
