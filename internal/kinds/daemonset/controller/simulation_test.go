@@ -37,8 +37,8 @@ type rolloutRun struct {
 	image   string
 	note    string
 	hooked  bool
-	// calm: nobody but the manager takes pods out of service, nodes only come, and kubelets bring all pods
-	// up.
+	// calm: nobody but the manager takes pods out of service, nodes only come, are lost and found, and kubelets
+	// bring all pods up.
 	calm bool
 	// staleLeaders: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set
 	// were taken over.
@@ -461,9 +461,26 @@ func (r *rolloutRun) user() {
 	})
 }
 
+// taint gives a node a taint, or takes away what it has.
+func (r *rolloutRun) taint(node simulation.Key, key string, effect corev1.TaintEffect) {
+	r.Change(node, func(o client.Object) {
+		node := o.(*corev1.Node)
+		if len(node.Spec.Taints) > 0 {
+			node.Spec.Taints = nil
+		} else {
+			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
+		}
+	})
+}
+
 // toNode lets something happen to a node.
 func (r *rolloutRun) toNode() {
-	if all := r.simulated.nodes(); len(all) > 0 && !r.calm && (len(r.gone) == 0 || r.Chance(0.7)) {
+	all := r.simulated.nodes()
+	if len(all) > 0 && r.calm && r.Chance(0.5) {
+		r.taint(nodeKey(all[r.Rand.IntN(len(all))].Name), corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+		return
+	}
+	if len(all) > 0 && !r.calm && (len(r.gone) == 0 || r.Chance(0.7)) {
 		key := nodeKey(all[r.Rand.IntN(len(all))].Name)
 		switch r.Rand.IntN(8) {
 		case 0:
@@ -475,15 +492,7 @@ func (r *rolloutRun) toNode() {
 			r.Change(key, func(o client.Object) { o.(*corev1.Node).Spec.Unschedulable = r.Rand.IntN(2) == 0 })
 		case 2, 3:
 			effect := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}[r.Rand.IntN(2)]
-			r.Change(key, func(o client.Object) {
-				node := o.(*corev1.Node)
-				if len(node.Spec.Taints) > 0 {
-					node.Spec.Taints = nil
-				} else {
-					key := []string{"k", corev1.TaintNodeUnreachable}[r.Rand.IntN(2)]
-					node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
-				}
-			})
+			r.taint(key, []string{"k", corev1.TaintNodeUnreachable}[r.Rand.IntN(2)], effect)
 		case 4:
 			r.Change(key, func(o client.Object) { o.SetLabels(map[string]string{"pool": []string{"a", "b"}[r.Rand.IntN(2)]}) })
 		default:
