@@ -30,9 +30,10 @@ results() {
 }
 
 client=$(go list -m -f '{{.Version}}' k8s.io/client-go)
-# write puts the rows of a version into the report, in place of those that it had.
+# write puts the rows of a version into the report, in place of those that it had. What stands below the table stays.
 write() {
-  local all
+  local all below=""
+  if [[ -e $report ]]; then below=$(awk '/^\| v/ { seen = 1; text = ""; next } seen { text = text "\n" $0 } END { print text }' "$report"); fi
   all=$({ if [[ -e $report ]]; then grep '^| v' "$report" | grep -vF "| $1 |" || true; fi; printf '%s' "$2"; } | sort -s -t'|' -k2,2V)
   cat >"$report" <<END
 # Versions of Kubernetes, tested
@@ -44,7 +45,7 @@ with client libraries $client in all of them, so the first rows are the newest l
 
 | Kubernetes | part | passed | failed | left out | seconds | day | commit |
 |---|---|--:|---|---|--:|---|---|
-$all
+$all$below
 END
 }
 
