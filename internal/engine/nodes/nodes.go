@@ -87,18 +87,22 @@ func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev
 }
 
 // Verdict is the decision about one node. Eligible is true if a new pod should run there, and Tolerable if an
-// existing pod may stay. Every eligible node is tolerable. Passing is true if only a passing problem of a
-// tolerable node keeps it from being eligible. Why is the reason why the node is not eligible, empty if it is.
+// existing pod may stay. Every eligible node is tolerable. Lost is true if a node is only
+// tolerable because nothing is heard of it, or it is not ready, and would be eligible otherwise. Why is the reason why the node is not eligible, empty if it is.
 type Verdict struct {
-	Eligible, Tolerable, Passing bool
-	Why                          string
+	Eligible, Tolerable, Lost bool
+	Why                       string
 }
 
-// Passes reports whether a taint says that its node has a problem that passes: nothing is heard of it, or it
-// is not ready or has no network. The cluster sets and removes these taints itself.
-func Passes(taint *corev1.Taint) bool {
+// taintNodeShutdown is what cloud providers give a node whose machine was shut down, beside the taint that it
+// is unreachable.
+const taintNodeShutdown = "node.cloudprovider.kubernetes.io/shutdown"
+
+// Loses reports whether a taint says that nothing is heard of its node, or that it is not ready. The cluster
+// sets and removes these taints itself.
+func Loses(taint *corev1.Taint) bool {
 	switch taint.Key {
-	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeNetworkUnavailable:
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, taintNodeShutdown:
 		return true
 	}
 	return false
@@ -126,7 +130,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 		taints = append(slices.Clip(taints),
 			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule, Passes); ok {
+	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule, Loses); ok {
 		return Verdict{Tolerable: true, Why: "taint " + taint.ToString() + " is not tolerated"}
 	}
 
@@ -135,7 +139,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 	}
 
 	if taint, ok := r.untolerated(taints, corev1.TaintEffectNoSchedule, nil); ok {
-		return Verdict{Tolerable: true, Passing: true, Why: "taint " + taint.ToString() + " is not tolerated"}
+		return Verdict{Tolerable: true, Lost: true, Why: "taint " + taint.ToString() + " is not tolerated"}
 	}
 
 	return Verdict{Eligible: true, Tolerable: true}

@@ -130,11 +130,13 @@ func TestJudge(t *testing.T) {
 		"cordoned and tainted": {node(cordoned, tainted(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)), template(), "e", "t"},
 		"cordoned, tolerated": {node(cordoned), template(tolerates(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)),
 			"e", "e"},
-		"passing: no network": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
-		"passing: no network, which it brings": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)),
+		"no network": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"no network, which it brings": {node(tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)),
 			template(func(s *corev1.PodSpec) { s.HostNetwork = true }), "e", "t"},
-		"passing: lost": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
-		"passing: lost twice": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted(corev1.TaintNodeNotReady,
+		"lost: unreachable": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"lost: not ready, too": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted(corev1.TaintNodeNotReady,
+			corev1.TaintEffectNoSchedule)), template(), "t", "t"},
+		"lost: shut down": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted(taintNodeShutdown,
 			corev1.TaintEffectNoSchedule)), template(), "t", "t"},
 		"lost, and more": {node(tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), tainted("bad",
 			corev1.TaintEffectNoSchedule)), template(), "t", "t"},
@@ -159,8 +161,8 @@ func TestJudge(t *testing.T) {
 				if is != want {
 					t.Errorf("verdict for a %s: got %q, want %q: %+v", what, is, want, got)
 				}
-				if passing := strings.HasPrefix(name, "passing: ") && want == "t"; got.Passing != passing {
-					t.Errorf("verdict for a %s: only a passing problem: got %t, want %t", what, got.Passing, passing)
+				if lost := strings.HasPrefix(name, "lost: "); got.Lost != lost {
+					t.Errorf("verdict for a %s: lost: got %t, want %t", what, got.Lost, lost)
 				}
 				if (got.Why == "") != got.Eligible {
 					t.Errorf("verdict for a %s: eligible %t for the reason %q", what, got.Eligible, got.Why)

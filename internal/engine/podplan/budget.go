@@ -19,6 +19,8 @@ type Budget struct {
 	moving, leaving, total int
 	// exhausted and spent are the messages of refusals, which most pods of a large set share.
 	exhausted, spent string
+	// beyond are pods that are out of service and are not among the replicas of the limits.
+	beyond int
 }
 
 // NewBudget returns what is left of the budget for moves to the update revision, or away from it.
@@ -74,6 +76,12 @@ func (b *Budget) Take(info *Pod) { b.take(info) }
 // Spend counts pods that are out of service for another reason.
 func (b *Budget) Spend(pods int) { b.spare -= pods }
 
+// Beyond counts pods that are out of service, and are not among the replicas of the limits.
+func (b *Budget) Beyond(pods int) {
+	b.spare -= pods
+	b.beyond += pods
+}
+
 // refuse returns why the pod cannot be moved now, empty if it can.
 func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	total := b.total
@@ -91,9 +99,10 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 		return ReasonUpdateUnhealthy, b.exhausted
 	case info.Available && b.spare <= 0:
 		if b.spent == "" {
-			keep := limits.Replicas - limits.MaxUnavailable
+			all := limits.Replicas + b.beyond
+			keep := all - limits.MaxUnavailable
 			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s",
-				keep, wording.Count(limits.Replicas, "pod"), limits.MaxUnavailable,
+				keep, wording.Count(all, "pod"), limits.MaxUnavailable,
 				keep+b.spare, wording.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent

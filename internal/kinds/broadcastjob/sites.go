@@ -123,10 +123,10 @@ func (p *planner) madeOtherwise(m *member) bool {
 	return made != "" && made != p.placement
 }
 
-// Suffers reports whether a node has the taint of a passing problem. The cluster itself evicts the pods when the time
+// Suffers reports whether a node is lost or not ready for now. The cluster itself evicts the pods when the time
 // that they tolerate is over, so that a pod survives a short outage of its node.
 func Suffers(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, suffers) }
 
 func suffers(taint corev1.Taint) bool {
-	return taint.Effect == corev1.TaintEffectNoExecute && nodes.Passes(&taint)
+	return taint.Effect == corev1.TaintEffectNoExecute && nodes.Loses(&taint)
 }

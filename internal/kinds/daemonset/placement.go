@@ -261,9 +261,10 @@ func (p *planner) deletes(d *daemon) bool {
 // specified deletes pods that are specified for deletion. An available pod is deleted only while fewer nodes
 // lack an available pod than maxUnavailable allows.
 func (p *planner) specified() {
-	down, most := 0, max(p.out.Limits.MaxUnavailable, 1)
+	down, most := p.lost(), max(p.out.Limits.MaxUnavailable, 1)
+	all := p.out.Limits.Replicas + down
 	for _, l := range p.sites {
-		if (l.Eligible || l.Passing && len(l.pods) > 0) && p.serving(l) == nil && !p.keptEmpty(l) {
+		if l.Eligible && p.serving(l) == nil && !p.keptEmpty(l) {
 			down++
 		}
 	}
@@ -275,13 +276,13 @@ func (p *planner) specified() {
 			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil:
 			case !d.available():
 				p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
-			case l.Eligible && down >= most:
+			case (l.Eligible || l.Lost) && down >= most:
 				p.core.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)",
-					down, wording.Count(p.out.Limits.Replicas, "node"), most)
+					down, wording.Count(all, "node"), most)
 			default:
 				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete,
-					"it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {
+					"it is specified for deletion"); v.Action != podplan.Wait && (l.Eligible || l.Lost) {
 					down++
 				}
 			}

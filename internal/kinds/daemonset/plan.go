@@ -388,7 +388,7 @@ func (p *planner) relabel() {
 // allows.
 func (p *planner) leaveOut() {
 	text, ok := p.set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
-	if !ok || rollingOf(p.set) == nil {
+	if !ok {
 		return
 	}
 

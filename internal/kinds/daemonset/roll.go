@@ -20,20 +20,16 @@ func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
 	for _, l := range slices.Backward(p.ordered()) {
-		now, _ := l.count(p)
-		_, old, several := p.usable(l)
-		switch pruned := !l.Eligible && p.in.Features.PruneIneligible; {
-		case pruned && !l.Passing:
+		if !l.Eligible && p.in.Features.PruneIneligible {
 			p.hold([]*site{l}, ReasonNode,
 				func(l *site) string { return "its node is left out of the rollout: " + l.Why })
+		}
+		if !l.Eligible && (len(l.pods) == 0 || p.in.Features.PruneIneligible) {
 			continue
-		case !l.Eligible && len(l.pods) == 0:
-			continue
-		case pruned && old != nil && !tookOut(l, old):
-			p.hold([]*site{l}, ReasonNode,
-				func(l *site) string { return "it waits for its node, which takes no new pod: " + l.Why })
 		}
 		all++
+		now, _ := l.count(p)
+		_, old, several := p.usable(l)
 		switch {
 		case now > 0 || several:
 			updated = append(updated, l)
@@ -184,7 +180,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			}
 		case old.available():
 			normal = append(normal, l)
-		case tookOut(l, old):
+		case tookOut(old):
 			begun = append(begun, l)
 		default:
 			down = append(down, l)
@@ -221,6 +217,9 @@ func (p *planner) rollInPlace(set, others []*site) {
 	}
 
 	budget := podplan.NewSpare(spare, 0) // the budget is for available pods; the others cost nothing
+	if p.in.Features.PruneIneligible {
+		budget.Beyond(p.lost())
+	}
 	for _, l := range p.lastRefused(slices.Concat(down, normal)) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
@@ -239,12 +238,54 @@ func (p *planner) rollInPlace(set, others []*site) {
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
 
+// lost returns how many lost nodes, which are left out of the rollout, lack a pod because of it. Their pods count
+// although nothing else of the node does: it may be lost in the middle of its update. With strict accounting
+// all that lack an available pod count.
+func (p *planner) lost() (n int) {
+	for _, l := range p.lostSites() {
+		if p.serving(l) == nil && slices.ContainsFunc(l.pods, p.misses) {
+			n++
+		}
+	}
+	return n
+}
+
+// lostSites returns the sites whose nodes are lost, and not for so long that they do not count any more.
+func (p *planner) lostSites() (lost []*site) {
+	for _, l := range p.sites {
+		if l.Lost && !l.out {
+			lost = append(lost, l)
+		}
+	}
+	return lost
+}
+
+// misses reports whether a pod of a lost node may not serve because of the rollout.
+func (p *planner) misses(d *daemon) bool {
+	switch {
+	case p.goes(d), p.adopts(d):
+		return true
+	case d.available():
+		return false
+	case p.strict:
+		return true
+	}
+	return (d.new || tookOut(d)) && !nodeTook(d.pod)
+}
+
+// nodeTook reports whether the loss of its node alone made a pod not ready: its containers are ready, nothing holds
+// it, and it was ready after its last update.
+func nodeTook(pod *corev1.Pod) bool {
+	gate, ready := readiness.Condition(pod, pub.InPlaceUpdateReady), readiness.Condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status != corev1.ConditionTrue && isTrue(pod, corev1.ContainersReady) && unheld(pod) &&
+		(gate == nil || ready.LastTransitionTime.After(gate.LastTransitionTime.Time))
+}
+
 // tookOut reports whether the pod does not serve only because the rollout took it out of service: its containers
 // are ready. The manager may have died before it wrote the update, or the pod is back and kubelet has not said so yet.
 // Such a pod goes on, and unlike one that is not available for a reason of its own it costs, since users would
-// otherwise lack one pod more than they allow. On a node with a passing problem only a pod counts that the rollout still
-// holds out of service: that others are not ready is the work of the node.
-func tookOut(l *site, d *daemon) bool {
+// otherwise lack one pod more than they allow.
+func tookOut(d *daemon) bool {
 	gate := readiness.Condition(d.pod, pub.InPlaceUpdateReady)
 	switch {
 	case d.info == nil, gate == nil, !isTrue(d.pod, corev1.ContainersReady):
@@ -252,10 +293,14 @@ func tookOut(l *site, d *daemon) bool {
 	case gate.Status == corev1.ConditionFalse:
 		return true
 	}
-	return !l.Passing && !isTrue(d.pod, corev1.PodReady) &&
-		!slices.ContainsFunc(d.pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
-			return !isTrue(d.pod, gate.ConditionType)
-		})
+	return !isTrue(d.pod, corev1.PodReady) && unheld(d.pod)
+}
+
+// unheld reports whether all readiness gates of the pod are True.
+func unheld(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+		return !isTrue(pod, gate.ConditionType)
+	})
 }
 
 // isTrue reports whether the pod has a condition with status True.
@@ -329,6 +374,9 @@ func mended(d *daemon) bool {
 // old pod when the new one is available.
 func (p *planner) rollWithSurge(set, others []*site) {
 	surge := 0
+	if p.in.Features.PruneIneligible {
+		others = append(others[:len(others):len(others)], p.lostSites()...)
+	}
 	for _, l := range others {
 		if !l.out && l.crowded() {
 			surge++

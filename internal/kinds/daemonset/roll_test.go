@@ -185,8 +185,8 @@ func TestNodesThatAreNotEligibleAreNotCounted(t *testing.T) {
 }
 
 // TestPodsOfLostNodesCount shows ADS-121: with the gate, too, a pod that an update took out of service counts while its
-// node is lost, so that no other pod goes meanwhile. An old pod there that serves, or that the node took, is left as it
-// is and costs nothing. Without the gate it goes.
+// node is lost, so that no other pod goes meanwhile. What its node alone took costs nothing, and nothing else of the
+// rollout changes: the partition, and whether it is complete.
 func TestPodsOfLostNodesCount(t *testing.T) {
 	lost := tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
 	outOfService := func(pod *corev1.Pod) {
@@ -199,25 +199,43 @@ func TestPodsOfLostNodesCount(t *testing.T) {
 		outOfService(pod)
 		pod.Status.Conditions[1].Status = corev1.ConditionTrue
 	}
+	back := func(pod *corev1.Pod) { // it is back in service, and kubelet did not say so any more
+		down(pod)
+		pod.Status.Conditions[1].LastTransitionTime = pod.Status.Conditions[0].LastTransitionTime
+	}
+	ran := func(pod *corev1.Pod) { // a pod without the gate, on a node that is lost
+		notReadyPod(pod)
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+	}
 	for name, tt := range map[string]struct {
 		node          nodeState
 		options       []option
 		pod           func(w *world)
 		pruned, whole string
 	}{
-		"a new pod that is not ready": {lost, nil, func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
-		"a new pod that serves":       {lost, nil, func(w *world) { w.pod("n3", "a:2") }, "-n2", "-n2"},
-		"one that is being deleted":   {lost, nil, func(w *world) { w.pod("n3", "a:1", terminating) }, "", ""},
-		"an old pod that an update took out of service": {lost, nil, func(w *world) { w.pod("n3", "a:1", outOfService) }, "-n3",
-			"-n3"},
-		"an old pod that the node took": {lost, nil, func(w *world) { w.pod("n3", "a:1", down) }, "-n2", "-n3 -n2"},
+		"a new pod that is not ready":  {lost, nil, func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
+		"a new pod that the node took": {lost, nil, func(w *world) { w.pod("n3", "a:2", ran) }, "-n2", ""},
+		"which has the gate":           {lost, nil, func(w *world) { w.pod("n3", "a:2", down) }, "-n2", ""},
+		"a new pod that is out of it":  {lost, nil, func(w *world) { w.pod("n3", "a:2", outOfService) }, "patch", "patch"},
+		"a new pod that is back":       {lost, nil, func(w *world) { w.pod("n3", "a:2", back) }, "", ""},
+		"an old pod that is back":      {lost, nil, func(w *world) { w.pod("n3", "a:1", back) }, "", "-n3"},
+		"an old pod that is not ready": {lost, nil, func(w *world) { w.pod("n3", "a:1", notReadyPod) }, "-n2", "-n3 -n2"},
+		"a new pod that is ready a moment": {lost, []option{minReady(60)},
+			func(w *world) { w.pod("n3", "a:2", readyFor(time.Second)) }, "", ""},
+		"a new pod that ended":      {lost, nil, func(w *world) { w.pod("n3", "a:2", failed) }, "-n3", "-n3"},
+		"a new pod that serves":     {lost, nil, func(w *world) { w.pod("n3", "a:2") }, "-n2", "-n2"},
+		"one that is being deleted": {lost, nil, func(w *world) { w.pod("n3", "a:1", terminating) }, "", ""},
+		"an old pod that an update took out of service": {lost, nil, func(w *world) { w.pod("n3", "a:1", outOfService) },
+			"patch", "-n3"},
+		"an old pod that the node took": {lost, nil, func(w *world) { w.pod("n3", "a:1", down) }, "-n2", "-n3"},
 		"which is counted strictly":     {lost, []option{strictly}, func(w *world) { w.pod("n3", "a:1", down) }, "", "-n3"},
 		"an old pod that serves":        {lost, nil, func(w *world) { w.pod("n3", "a:1") }, "-n2", "-n3"},
 		"none":                          {lost, nil, func(*world) {}, "-n2", "-n2"},
 		"a node that is not ready": {tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), nil,
 			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
 		"a node without a network": {tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), nil,
-			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
+			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "-n2", ""},
 		"a node that is closed, too": {func(node *corev1.Node) { lost(node); closed(node) }, nil,
 			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "-n2", ""},
 		"a node that is left out after a while": {func(node *corev1.Node) { lost(node); downFor(time.Hour)(node) },
@@ -226,6 +244,20 @@ func TestPodsOfLostNodesCount(t *testing.T) {
 		"another pod is to go by request": {lost, []option{onDelete}, func(w *world) {
 			w.pod("n3", "a:2", notReadyPod)
 			specified(w.Pods[0])
+		}, "", ""},
+		"which is left out after a while": {func(node *corev1.Node) { lost(node); downFor(time.Hour)(node) },
+			[]option{onDelete, annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "5m")}, func(w *world) {
+				w.pod("n3", "a:2", notReadyPod)
+				specified(w.Pods[0])
+			}, "-n1", "-n1"},
+		"two are to go by request, one of them there": {lost, []option{onDelete}, func(w *world) {
+			w.pod("n3", "a:2", specified)
+			specified(w.Pods[0])
+		}, "-n1", "-n1"},
+		"of many a part stays": {lost, []option{partition("100%"), maxUnavailable(9)}, func(w *world) { w.pod("n3", "a:1") }, "", "-n3"},
+		"two pods, with a surge": {lost, []option{maxSurge(1)}, func(w *world) {
+			w.pod("n3", "a:1")
+			w.pod("n3", "a:2", notReadyPod)
 		}, "", ""},
 		"with a surge": {lost, []option{maxSurge(1)}, func(w *world) { w.pod("n3", "a:1") }, "+n2", "+n2"},
 	} {
@@ -246,6 +278,47 @@ func TestPodsOfLostNodesCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostNodesChangeNothingElse shows ADS-121 (part): what the numbers of a wait count, that a partition keeps as many
+// pods while nodes are lost, and that a rollout is complete without the pods that wait for their nodes.
+func TestLostNodesChangeNothingElse(t *testing.T) {
+	lost := tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+	w := between(t, 3)
+	w.Features.PruneIneligible = true
+	w.node("n3", lost)
+	w.on("n1 n2", "a:1")
+	w.pod("n3", "a:2", notReadyPod)
+	if _, _, words := why(w.does(""), "n2"); words != "2 of 3 pods must stay available (maxUnavailable 1), and only 2 are" {
+		t.Error("the pod waits, it says:", words)
+	}
+
+	w = between(t, 10, maxUnavailable(9), partition("50%"))
+	w.Features.PruneIneligible = true
+	w.on("n1 n2 n3 n4 n5", "a:1")
+	w.on("n6 n7 n8 n9 n10", "a:2")
+	w.does("")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.node(node, lost)
+	}
+	w.does("")
+
+	w = between(t, 3)
+	w.Features.PruneIneligible = true
+	w.node("n3", lost)
+	w.on("n1 n2", "a:2")
+	w.pod("n3", "a:1", notReadyPod)
+	if plan := w.plan(); !plan.Settled() {
+		t.Errorf("the rollout is not complete: %d of %d nodes have a pod of it\n%s", plan.arrived, plan.updates, plan)
+	}
+
+	w = between(t, 5, strictly, maxUnavailable(2))
+	w.Features.PruneIneligible = true
+	w.node("n4", lost)
+	w.node("n5", lost)
+	w.on("n1 n2", "a:1")
+	w.on("n3 n4 n5", "a:1", notReadyPod)
+	w.does("-n3") // which is down anyway; none of those that serve
 }
 
 // TestMaxUnavailableBoundsHowManyPodsGo shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods

@@ -241,7 +241,8 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 	}
 	down := 0
 	for _, node := range r.known() {
-		if !r.counts(set, node) {
+		if verdict := nodes.ForDaemon(&set.Spec.Template.Spec).Judge(node); !verdict.Eligible &&
+			!(verdict.Lost && len(r.PodsOn(node.Name)) > 0) {
 			continue
 		}
 		usable, old, serves := 0, false, false
@@ -272,13 +273,6 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 	if down > most {
 		r.fail("%s of %s leaves %d of %d nodes without an available pod, and %d may be", w.Verb, name, down, len(all), most)
 	}
-}
-
-// counts tells whether a node without an available pod is one too few: it should have a pod, or has one and a problem
-// that passes.
-func (r *rolloutRun) counts(set *appsv1beta1.DaemonSet, node *corev1.Node) bool {
-	verdict := nodes.ForDaemon(&set.Spec.Template.Spec).Judge(node)
-	return verdict.Eligible || verdict.Passing && len(r.PodsOn(node.Name)) > 0
 }
 
 // empty tells whether partition keeps a node without a pod.
@@ -729,7 +723,7 @@ func (r *rolloutRun) check() {
 		if n := len(r.PodsOn(node.Name)); n > 0 && !rules.Judge(node).Tolerable {
 			r.fail("%d pods on node %s, where none may stay", n, node.Name)
 		}
-		if has := len(r.PodsOn(node.Name)) > 0; r.counts(set, node) || has && !r.kind.Features.PruneIneligible {
+		if has := len(r.PodsOn(node.Name)) > 0; slices.Contains(all, node) || has && !r.kind.Features.PruneIneligible {
 			places++
 		}
 		if o.Selector == nil || matches(o.Selector, node) {
