@@ -241,8 +241,8 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 	}
 	down := 0
 	for _, node := range r.known() {
-		if verdict := nodes.ForDaemon(&set.Spec.Template.Spec).Judge(node); !verdict.Eligible &&
-			!(verdict.Lost && len(r.PodsOn(node.Name)) > 0) {
+		verdict := nodes.ForDaemon(&set.Spec.Template.Spec).Judge(node)
+		if counts := verdict.Eligible || verdict.Lost && len(r.PodsOn(node.Name)) > 0; !counts {
 			continue
 		}
 		usable, old, serves := 0, false, false
