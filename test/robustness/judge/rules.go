@@ -60,10 +60,29 @@ func (s *state) serving(w *object) int {
 }
 
 // costsNothing reports whether a DaemonSet may update a pod, or has just begun to, beside as many as its budget allows: its containers
-// are down, and it is of an old revision (ADS-131).
+// are down, and it is of an old revision (ADS-131), or the loss of its node alone made it not ready (ADS-121).
 func (s *state) costsNothing(w, pod *object) bool {
+	if node := s.objects[key{resource: "nodes", name: pod.pod.Spec.NodeName}]; node != nil && node.lost && nodeTook(pod.pod) {
+		return true
+	}
 	return condition(pod.pod, corev1.ContainersReady) == corev1.ConditionFalse &&
 		(!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
+}
+
+// nodeTook reports whether a pod was in service when its node was lost: since its last update it was ready, and what made it
+// not ready is not that its containers are down.
+func nodeTook(pod *corev1.Pod) bool {
+	var ready, gate corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			ready = c
+		case pub.InPlaceUpdateReady:
+			gate = c
+		}
+	}
+	return condition(pod, corev1.ContainersReady) == corev1.ConditionTrue && ready.Status == corev1.ConditionFalse &&
+		gate.Status != corev1.ConditionFalse && ready.LastTransitionTime.After(gate.LastTransitionTime.Time)
 }
 
 // onePlan is how long the writes of a plan may take.

@@ -125,6 +125,23 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 				s.pod(p)
 			})
 		}},
+		"a second node has no daemon, and the first one was lost": {&availability, func(s *story, violate bool) {
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}`, "")
+			s.pods("DaemonSet", "agent", "agent-r2", 3)
+			s.revisionOf("DaemonSet", "agent", "agent-r2", 2)
+			s.later()
+			s.put("nodes", "", "n0", `{"metadata":{"name":"n0"},"spec":{"taints":[{"key":"node.kubernetes.io/unreachable","effect":"NoSchedule"}]}}`)
+			p := pod{kind: "DaemonSet", workload: "agent", name: "agent-0", node: "n0", revision: "agent-r2", ready: "False"}
+			opened := map[bool]string{true: "2026-01-01T00:02:00Z", false: "2026-01-01T00:00:00Z"}[violate]
+			s.put("pods", "x", p.name, strings.Replace(p.object(), `"conditions":[{"type":"Ready",`, `"conditions":[{"type":"ContainersReady","status":"True"},
+				{"type":"InPlaceUpdateReady","status":"True","lastTransitionTime":"`+opened+`"},
+				{"type":"Ready","lastTransitionTime":"2026-01-01T00:01:00Z",`, 1))
+			s.later()
+			s.by("a.1", func() {
+				p.name, p.node = "agent-1", "n1"
+				s.pod(p)
+			})
+		}},
 		"a pod that runs loses its address, and one that has ended": {&inPlace, func(s *story, violate bool) {
 			p := clone(0)
 			s.pod(p)

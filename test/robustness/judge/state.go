@@ -3,6 +3,7 @@ package judge
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ type object struct {
 	number int64
 	holder string
 	data   map[string]string
+	// lost is set for a node that new pods of a DaemonSet do not tolerate because nothing is heard of it.
+	lost bool
 	// made is the process that created a pod, and served is set if the pod was in service before.
 	made   string
 	served bool
@@ -170,7 +173,17 @@ func parse(c *record.Change) (*object, error) {
 		}
 		o.data = of.Data
 		return o, nil
-	case "nodes", "controllerrevisions":
+	case "controllerrevisions":
+		return o, nil
+	case "nodes":
+		var of struct{ Spec corev1.NodeSpec }
+		if err := json.Unmarshal(c.Object, &of); err != nil {
+			return nil, fmt.Errorf("%s at revision %d: %w", o.key, c.Revision, err)
+		}
+		o.lost = slices.ContainsFunc(of.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Effect == corev1.TaintEffectNoSchedule &&
+				(taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
+		})
 		return o, nil
 	default:
 		into = &struct {
