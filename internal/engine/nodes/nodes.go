@@ -87,8 +87,8 @@ func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev
 }
 
 // Verdict is the decision about one node. Eligible is true if a new pod should run there, and Tolerable if an
-// existing pod may stay. Every eligible node is tolerable. Lost is true if a node is only
-// tolerable because nothing is heard of it, or it is not ready, and would be eligible otherwise. Why is the reason why the node is not eligible, empty if it is.
+// existing pod may stay. Every eligible node is tolerable. Lost is true if the node would be eligible if only it were
+// heard of and ready. Why is the reason why the node is not eligible, empty if it is.
 type Verdict struct {
 	Eligible, Tolerable, Lost bool
 	Why                       string

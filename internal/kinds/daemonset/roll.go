@@ -375,7 +375,7 @@ func mended(d *daemon) bool {
 func (p *planner) rollWithSurge(set, others []*site) {
 	surge := 0
 	if p.in.Features.PruneIneligible {
-		others = append(others[:len(others):len(others)], p.lostSites()...)
+		others = slices.Concat(others, p.lostSites())
 	}
 	for _, l := range others {
 		if !l.out && l.crowded() {
