@@ -261,7 +261,7 @@ func (p *planner) deletes(d *daemon) bool {
 // specified deletes pods that are specified for deletion. An available pod is deleted only while fewer nodes
 // lack an available pod than maxUnavailable allows.
 func (p *planner) specified() {
-	down, most := p.lost(), max(p.out.Limits.MaxUnavailable, 1)
+	down, most := p.lost(true), max(p.out.Limits.MaxUnavailable, 1)
 	all := p.out.Limits.Replicas + down
 	for _, l := range p.sites {
 		if l.Eligible && p.serving(l) == nil && !p.keptEmpty(l) {

@@ -217,9 +217,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 	}
 
 	budget := podplan.NewSpare(spare, 0) // the budget is for available pods; the others cost nothing
-	if p.in.Features.PruneIneligible {
-		budget.Beyond(p.lost())
-	}
+	budget.Beyond(p.lost(p.in.Features.PruneIneligible))
 	for _, l := range p.lastRefused(slices.Concat(down, normal)) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
@@ -238,12 +236,13 @@ func (p *planner) rollInPlace(set, others []*site) {
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
 
-// lost returns how many lost nodes, which are left out of the rollout, lack a pod because of it. Their pods count
-// although nothing else of the node does: it may be lost in the middle of its update. With strict accounting
-// all that lack an available pod count.
-func (p *planner) lost() (n int) {
+// lost returns how many lost nodes lack a pod because of the rollout: those whose pod went, and, if pods is true, those
+// with pods. They count although nothing else of their nodes does, which may be lost in the middle of an
+// update. With strict accounting all pods that are not available count.
+func (p *planner) lost(pods bool) (n int) {
 	for _, l := range p.lostSites() {
-		if p.serving(l) == nil && slices.ContainsFunc(l.pods, p.misses) {
+		went := len(l.pods) == 0 && p.in.Had[l.name] && !p.keptEmpty(l)
+		if went || pods && p.serving(l) == nil && slices.ContainsFunc(l.pods, p.misses) {
 			n++
 		}
 	}

@@ -232,6 +232,7 @@ func TestPodsOfLostNodesCount(t *testing.T) {
 		"which is counted strictly":     {lost, []option{strictly}, func(w *world) { w.pod("n3", "a:1", down) }, "", "-n3"},
 		"an old pod that serves":        {lost, nil, func(w *world) { w.pod("n3", "a:1") }, "-n2", "-n3"},
 		"none":                          {lost, nil, func(*world) {}, "-n2", "-n2"},
+		"none, since it was deleted":    {lost, nil, func(w *world) { w.Had = map[string]bool{"n3": true} }, "", ""},
 		"a node that is not ready": {tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), nil,
 			func(w *world) { w.pod("n3", "a:2", notReadyPod) }, "", ""},
 		"a node without a network": {tainted(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), nil,

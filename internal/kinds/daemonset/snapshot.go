@@ -26,8 +26,8 @@ type Snapshot struct {
 	// FailedUntil says for nodes on which pods failed until when the next pod that fails there is kept
 	// (ADS-091).
 	FailedUntil map[string]time.Time
-	// Had are the nodes that are known to have had a pod. It is nil unless partition controls how many nodes
-	// may have one.
+	// Had are the nodes that are known to have had a pod. Unless partition controls how many nodes may have one,
+	// only those are in it whose pods were deleted, and that did not get another one yet.
 	Had map[string]bool
 	// Features are the feature switches that the plan depends on.
 	Features Features

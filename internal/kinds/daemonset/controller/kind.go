@@ -33,7 +33,7 @@ type (
 // kept is what is kept of a set between passes, beside what is kept of every workload.
 type kept struct {
 	failures podapply.Failures
-	// had are the nodes on which pods were, while partition says how many may have one.
+	// had are the nodes on which pods were, while partition says how many may have one; otherwise those whose pods went.
 	had map[string]bool
 	// incomplete is why the templates of the last plan could not be completed.
 	incomplete error
@@ -113,21 +113,29 @@ func announce(s *session) {
 }
 
 // remember notes on which nodes pods are, so that one that loses its pod gets it back before another gets its
-// first. A node that is gone is forgotten. What a manager knew that is gone is lost with it: then nodes are
-// taken in the order of their names.
+// first. Where partition does not bound that, only nodes are noted whose pods are being deleted, until they have another
+// one: a node may be lost between the two. A node that is gone is forgotten. What a manager knew that is gone is
+// lost with it: then nodes are taken in the order of their names.
 func (k *kept) remember(s *daemonset.Snapshot) map[string]bool {
-	if !daemonset.Partitioned(s.Set) {
-		k.had = nil
-		return nil
-	}
-	had := map[string]bool{}
-	for _, node := range s.Nodes {
-		if k.had[node.Name] {
-			had[node.Name] = true
+	partitioned, had := daemonset.Partitioned(s.Set), map[string]bool{}
+	if len(k.had) > 0 {
+		for _, node := range s.Nodes {
+			if k.had[node.Name] {
+				had[node.Name] = true
+			}
 		}
 	}
 	for _, pod := range s.Pods {
-		had[nodes.Target(pod)] = true
+		if partitioned || pod.DeletionTimestamp != nil {
+			had[nodes.Target(pod)] = true
+		}
+	}
+	if !partitioned && len(had) > 0 {
+		for _, pod := range s.Pods {
+			if pod.DeletionTimestamp == nil {
+				delete(had, nodes.Target(pod))
+			}
+		}
 	}
 	k.had = had
 	return had

@@ -13,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -75,6 +76,8 @@ func TestWhichNodesCallASet(t *testing.T) {
 		"it is chosen no more":      {node(label("canary", "yes")), plain, "canary"},
 		"a taint against new pods":  {plain, node(taint("x", corev1.TaintEffectNoSchedule)), all},
 		"and one that evicts":       {node(taint("x", corev1.TaintEffectNoSchedule)), node(taint("x", corev1.TaintEffectNoExecute)), all},
+		"a lost node takes no pods, and did before": {node(taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)),
+			node(taint("x", corev1.TaintEffectNoSchedule)), all},
 		"a taint that all tolerate": {plain, node(taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)), ""},
 		"it is cordoned":            {plain, node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), ""},
 		"it is not ready":           {plain, node(func(n *corev1.Node) { n.Status.Conditions[0].Status = "Unknown" }), "patient"},
@@ -96,6 +99,32 @@ func TestWhichNodesCallASet(t *testing.T) {
 	s.Events(1 << 20)
 	if n := len(s.kube.setsOfNode(context.Background(), nil, plain)); n != 6 {
 		t.Errorf("%d sets are called after one has another template", n)
+	}
+}
+
+// TestANodeIsLostBeforeItsNewPodComes shows ADS-121 (part): the update deletes a pod, and its node is lost before it gets
+// the next one. No other pod goes before the node is back; then the rollout goes on.
+func TestANodeIsLostBeforeItsNewPodComes(t *testing.T) {
+	for _, pruned := range []bool{true, false} {
+		s := started(t, makeSet(), daemonset.Features{PruneIneligible: pruned}, "n1", "n2")
+		first := s.only(t, "n2").Name
+		s.Node.Frozen[first] = true
+		s.Edit(image("agent:2"))
+		s.RunFor(time.Minute)
+		if pod := s.only(t, "n2"); pod.DeletionTimestamp == nil {
+			t.Fatalf("pod %s is not deleted", pod.Name)
+		}
+		s.taint("n2", corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
+		s.Node.Frozen[first] = false
+		s.RunFor(time.Minute)
+		if got := s.images(); got != "1 " {
+			t.Errorf("images while n2 lacks a pod: got %q, want %q; the gate is on: %t", got, "1 ", pruned)
+		}
+		s.taint("n2", "", "")
+		s.RunFor(time.Minute)
+		if got := s.images(); got != "2 2" {
+			t.Errorf("images when n2 is back: got %q, want %q; the gate is on: %t", got, "2 2", pruned)
+		}
 	}
 }
 
