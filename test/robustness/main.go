@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&o.commit, "commit", "", "version of the sources, for the report")
 	flag.StringVar(&o.report, "report", "", "file to which the verdict is written as a page, too")
 	flag.StringVar(&o.judgeOnly, "judge", "", "folder of a record that is judged again; nothing else is done")
-	flag.DurationVar(&o.settleFor, "settle", 5*time.Minute, "how long rollouts may take to end after the faults")
+	flag.DurationVar(&o.settleFor, "settle", 8*time.Minute, "how long rollouts may take to end after the faults")
 	flag.DurationVar(&o.restedIn, "rest", 30*time.Second, "how long it is watched that nothing is written at rest")
 	flag.Parse()
 

@@ -219,8 +219,8 @@ func (s *stage) phase(name string) {
 // all the time, the record has no rest, and the judge says so.
 func (s *stage) settle(ctx context.Context) error {
 	// Longer than places are booked, than controllers put off what failed, and than what was just accepted has rules of its own in
-	// the webhook configuration: 30 seconds, and up to a minute until somebody looks.
-	const quiet = 95 * time.Second
+	// the webhook configuration: 90 seconds, and up to a minute until somebody looks.
+	const quiet = 155 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, s.settleFor, errors.New("no rest"))
 	defer cancel()
 	tick := time.NewTicker(time.Second)
