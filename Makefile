@@ -95,6 +95,8 @@ on-cluster = KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) aud
   go test -tags e2e -count=1 -v -timeout 60m -parallel 4 $(if $(RUN),-run "$(RUN)")
 
 test-e2e test-docs: export CSI := 1
+# Some tests and pages of the manual need three nodes.
+test-e2e test-docs: export NODES := 3
 test-e2e test-docs: MANIFESTS := test/e2e/manifests
 
 .PHONY: test-e2e
