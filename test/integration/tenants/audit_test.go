@@ -82,8 +82,8 @@ func (a *audit) read() ([]auditv1.Event, error) {
 	}
 }
 
-// first returns when the API server received the manager's first write after a time, and false if there is
-// none.
+// first returns when the API server received the manager's first write for an edit at a time, which is that of the new
+// revision, and false if there is none.
 func (a *audit) first(after time.Time) (time.Time, bool) {
 	events, err := a.read()
 	if err != nil {
@@ -91,11 +91,13 @@ func (a *audit) first(after time.Time) (time.Time, bool) {
 	}
 	var first time.Time
 	for i := len(events) - 1; i >= 0; i-- {
-		at := events[i].RequestReceivedTimestamp.Time
+		e := &events[i]
+		at := e.RequestReceivedTimestamp.Time
 		if at.Before(after.Add(-time.Minute)) {
 			break
 		}
-		if events[i].User.Username == account && at.After(after) && (first.IsZero() || at.Before(first)) {
+		revision := e.Verb == "create" && e.ObjectRef != nil && e.ObjectRef.Resource == "controllerrevisions"
+		if revision && e.User.Username == account && at.After(after) && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}

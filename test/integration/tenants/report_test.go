@@ -31,13 +31,14 @@ a wait is the API server's, which a read of one ConfigMap shows.
 
 {{.Machine}}
 
-| attack | memory, peak | CPU | goroutines | log | other tenant: a read | pod | large object | edit | first write | rollout | refused |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| attack | memory, peak | CPU | goroutines | log | other tenant: a read | pod | large object | edit | a watch | first write | rollout | refused |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 {{range .Lines}}{{.}}
 {{end}}
 Memory is in MiB, CPU in seconds of the manager per second of the attack, and the log in KiB per second. Of the other tenant there are the median and the longest time, in ms, of what it
 asks for: a read of a ConfigMap, the creation of a pod that goes to the webhook, and of a CloneSet with 1,000 variables (both as dry runs); then, from the moment in
-which it edits its set, until the API server gets the manager's first write for it, and until all pods are updated and ready. Refused are answers that it should not get; it repeats its request.
+which it edits its set, until that is answered, until a watch of its own shows it, until the API server gets the manager's first write for it, and until all pods are
+updated and ready. No manager can write before its watch shows the edit, and that is the API server's time. Refused are answers that it should not get; it repeats its request.
 
 ## The attacks
 
@@ -129,10 +130,11 @@ func (r *result) line() string {
 		refused += len(r.rounds[i].refused)
 	}
 	seconds := r.took.Seconds()
-	return fmt.Sprintf("| %s | %d | %.2f | %.0f | %.0f | %s | %s | %s | %s | %s | %s | %d |", r.attack.name, r.peak>>20, r.used/seconds, r.goroutines,
+	return fmt.Sprintf("| %s | %d | %.2f | %.0f | %.0f | %s | %s | %s | %s | %s | %s | %s | %d |", r.attack.name, r.peak>>20, r.used/seconds, r.goroutines,
 		float64(r.log)/1024/seconds,
 		r.times(func(r round) time.Duration { return r.read }), r.times(func(r round) time.Duration { return r.pod }), r.times(func(r round) time.Duration { return r.large }),
-		r.times(func(r round) time.Duration { return r.edit }), r.times(func(r round) time.Duration { return r.first }), r.times(func(r round) time.Duration { return r.end }), refused)
+		r.times(func(r round) time.Duration { return r.edit }), r.times(func(r round) time.Duration { return r.seen }),
+		r.times(func(r round) time.Duration { return r.first }), r.times(func(r round) time.Duration { return r.end }), refused)
 }
 
 // times returns the median and the longest of a time of the rollouts.

@@ -43,6 +43,7 @@ type victim struct {
 
 	mu      sync.Mutex
 	set     *appsv1beta1.CloneSet
+	seen    time.Time // when a new generation of the set was seen last
 	changed chan struct{}
 	rounds  []round
 	begun   int
@@ -52,9 +53,9 @@ type victim struct {
 // round is what one rollout took. Times are from the beginning of the edit.
 type round struct {
 	begin time.Time
-	// edit is until the edit was answered, first until the API server received the manager's first write, and
-	// end until all pods were updated and ready. first is 0 if it is not known.
-	edit, first, end time.Duration
+	// edit is until the edit was answered, seen until a watch of its own showed it, first until the API server received
+	// the manager's first write, and end until all pods were updated and ready. first is 0 if it is not known.
+	edit, seen, first, end time.Duration
 	// read, pod and large are what other requests took right before: a read, the creation of a pod that goes
 	// to the webhook, and of an object that is large for the webhook, both as dry runs.
 	read, pod, large time.Duration
@@ -127,6 +128,9 @@ func (v *victim) watch() {
 	seen := func(given any) {
 		if set, ok := given.(*appsv1beta1.CloneSet); ok && set.Name == small {
 			v.mu.Lock()
+			if v.set == nil || v.set.Generation != set.Generation {
+				v.seen = time.Now()
+			}
 			v.set = set
 			v.mu.Unlock()
 			select {
@@ -315,6 +319,9 @@ func (v *victim) round(ctx context.Context, i int) (r round, err error) {
 		return r, err
 	}
 	r.end = time.Since(r.begin)
+	v.mu.Lock()
+	r.seen = v.seen.Sub(r.begin)
+	v.mu.Unlock()
 	if at, ok := v.w.audit.first(r.begin); ok {
 		r.first = max(at.Sub(r.begin), 0)
 	}
