@@ -132,8 +132,12 @@ func schedules(ctx context.Context, m *tenant) error {
 	templates := []string{`{jobTemplate: {spec: {template: ` + job + `}}}`, `{broadcastJobTemplate: {spec: {template: ` + job + `}}}`,
 		`{imageListPullJobTemplate: {spec: {images: ["a:1", "b:1"], completionPolicy: {}}}}`}
 	each(ctx, 200, 8, func(i int) {
+		policy := []string{"Allow", "Replace", "Forbid"}[i/3%3]
+		if i%3 == 2 && policy == "Allow" { // these may not run at once
+			policy = "Forbid"
+		}
 		m.makes(ctx, `{apiVersion: apps.kruise.io/v1beta1, kind: AdvancedCronJob, metadata: {name: second-%d}, spec: {schedule: "@every 1s", concurrencyPolicy: %s,
-			successfulJobsHistoryLimit: 1000, failedJobsHistoryLimit: 1000, template: %s}}`, i, []string{"Allow", "Replace", "Forbid"}[i/3%3], templates[i%3])
+			successfulJobsHistoryLimit: 1000, failedJobsHistoryLimit: 1000, template: %s}}`, i, policy, templates[i%3])
 	})
 	return m.lasts(ctx, 8)
 }
@@ -171,7 +175,8 @@ func budgets(ctx context.Context, m *tenant) error {
 	}
 	each(ctx, 1000, 8, func(i int) {
 		o := of("PodUnavailableBudget", fmt.Sprintf("budget-%d", i))
-		m.make(ctx, with(o, "spec.selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}}}))
+		// The key is another in each, so that admission cannot see that all of them cover the same pods.
+		m.make(ctx, with(o, "spec.selector", map[string]any{"matchExpressions": []any{map[string]any{"key": fmt.Sprintf("not-%d", i), "operator": "DoesNotExist"}}}))
 	})
 	pods := m.pods(ctx)
 	each(ctx, 4*len(pods), 8, func(i int) { _ = m.Delete(ctx, pods[i%len(pods)].DeepCopy()) })

@@ -208,13 +208,13 @@ func (m *tenant) cleans(ctx context.Context) error {
 				return err
 			}
 			left += len(list.Items)
-			for i := range list.Items {
+			each(ctx, len(list.Items), 8, func(i int) {
 				o := &list.Items[i]
 				if len(o.GetFinalizers()) > 0 || o.GetLabels()["policy.kruise.io/delete-protection"] != "" {
 					_ = m.w.kube.Patch(ctx, o.DeepCopy(), client.RawPatch(types.MergePatchType,
 						[]byte(`{"metadata": {"finalizers": null, "labels": {"policy.kruise.io/delete-protection": null}}}`)))
 				}
-			}
+			})
 		}
 		if calm++; left > 0 {
 			calm = 0

@@ -123,6 +123,10 @@ func (w *world) install() {
 	for i := range nodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}}
 		w.create(node)
+		node.Spec.Taints = nil // admission taints what is new, until a controller finds it ready, and there is none
+		if err := w.kube.Update(w.t.Context(), node); err != nil {
+			w.t.Fatal(err)
+		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))}}
 		if err := w.kube.Status().Update(w.t.Context(), node); err != nil {
