@@ -22,9 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const failoverReport = `# When the leader ends
-
-Made by make failover on %[1]s, in one sitting, on the local cluster with real kubelets and two managers with the shipped manifests.
+const failoverReport = "# When the leader ends\n\nMade by `make failover`" + ` on %[1]s, in one sitting, on the local cluster with real kubelets and two managers with the shipped manifests.
 A CloneSet of 20 pods is updated in place, one pod at a time, and in the middle of it the leader ends. What is measured, in the API server's
 audit log, is the longest time between two writes of pods by the managers, three times each. Without an end it is as long as a pod takes.
 
@@ -32,7 +30,8 @@ audit log, is the longest time between two writes of pods by the managers, three
 |---|---|--:|--:|--:|
 %[2]s
 The shipped values are the first ones. A leader whose pod is deleted gives the lock back. One that is killed, or stands still, does not, and the lock has
-to run out: up to the lease's duration and one retry.
+to run out: up to the lease's duration and one retry. The new leader then looks first whether its caches show what is stored (OPS-028), which takes seconds on
+a busy machine.
 
 A shorter lease costs a write of the lease each second in place of one each two seconds, and it costs calm: a leader that cannot reach
 the API server for the renew deadline ends and starts again, and three seconds are less than an API server takes to restart. It was seen in the sitting of 2026-11-28: a manager that had
