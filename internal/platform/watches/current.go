@@ -98,7 +98,7 @@ func (o *watch) waitCurrent(ctx context.Context, now clock.PassiveClock, lists c
 
 	gap := gap{watch: o, clock: now, lists: lists}
 	for {
-		if o.stopped() || gap.rejected() || o.synced() && gap.closed(ctx) {
+		if o.stopped() || gap.rejected() || gap.closed(ctx) {
 			return true
 		}
 		select {
@@ -142,7 +142,8 @@ func (g *gap) rejected() bool {
 // closed reports whether the informer shows what was stored when it was called first. The version of an informer
 // alone does not show that: it is the one of the last change of its kind, or of a bookmark, which comes once a
 // minute, while the version of what is stored is one of all kinds. So it compares objects if they are few, and asks
-// otherwise by a watch of its own whether anything has changed in between.
+// otherwise by a watch of its own whether anything has changed in between. It reads what is stored before the informer has
+// listed, since an informer that lists afterwards shows that at once.
 func (g *gap) closed(ctx context.Context) bool {
 	if g.stored == "" {
 		if err := g.read(ctx); err != nil {
@@ -150,6 +151,9 @@ func (g *gap) closed(ctx context.Context) bool {
 			return false
 		}
 		g.since = time.Time{}
+	}
+	if !g.synced() {
+		return false
 	}
 	has := g.version()
 	if !Older(has, g.stored) {

@@ -224,3 +224,36 @@ func TestCurrent(t *testing.T) {
 		})
 	}
 }
+
+// OPS-028 (part): a cache that lists what is stored after the replica began to lead shows all at once, whatever other kinds
+// change meanwhile: a manager that starts does not wait for a bookmark.
+func TestCurrentOfACacheThatListsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &store{version: 9, many: true, held: make(chan struct{})}
+		s.change(apiwatch.Added, "old")
+		w := New(clientgoscheme.Scheme, clock.RealClock{})
+		source := noWatchList{&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}}
+		secrets := w.Following(nil)(source, &corev1.Secret{}, 0, nil)
+		began, done := time.Now(), make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Current(ctx, funcr.New(func(_, _ string) {}, funcr.Options{}), 2*time.Minute)
+		}()
+		time.Sleep(5 * time.Second)
+		go secrets.RunWithContext(ctx)
+		synctest.Wait()
+		s.mu.Lock()
+		s.version = 30
+		s.mu.Unlock()
+		<-done
+		if took := time.Since(began); took < 5*time.Second || took > 5200*time.Millisecond {
+			t.Errorf("waited %s, want 5s", took)
+		}
+		if s.looks != 0 {
+			t.Errorf("asked by watches: got %d, want none", s.looks)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
