@@ -141,7 +141,7 @@ perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="clone
 	@test/perf/perf.sh $(or $(SCENARIO),planner ceiling cloneset-100 cloneset-1000 budget-1000 rest admission)
 
 .PHONY: tenants
-tenants: $(cluster) ## Play attacks of one tenant on the manager while another one rolls out, and write what they cost to docs/quality/tenants.md; about 20 minutes
+tenants: $(cluster) ## Play attacks of one tenant on the manager while another one rolls out, and write what they cost to docs/quality/tenants.md; half an hour
 	EVERY_ATTACK=1 TENANTS_REPORT=$(CURDIR)/docs/quality/tenants.md KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" \
 	  go test -tags integration -count=1 -v -timeout 60m $(if $(RUN),-run "$(RUN)") ./test/integration/tenants/...
 

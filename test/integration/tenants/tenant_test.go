@@ -204,7 +204,7 @@ func (m *tenant) cleans(ctx context.Context) error {
 			_ = m.w.kube.DeleteAllOf(ctx, one, client.InNamespace(m.namespace), client.GracePeriodSeconds(0))
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-			if err := m.w.kube.List(ctx, list, client.InNamespace(m.namespace), client.Limit(500)); err != nil {
+			if err := m.w.kube.List(ctx, list, client.InNamespace(m.namespace), client.Limit(5000)); err != nil {
 				return err
 			}
 			left += len(list.Items)
