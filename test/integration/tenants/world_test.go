@@ -64,7 +64,7 @@ type world struct {
 func start(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv("EVERY_ATTACK") == "" {
-		t.Skip("these attacks take twenty minutes: make tenants")
+		t.Skip("these attacks take half an hour: make tenants")
 	}
 	w := &world{t: t, env: &envtest.Environment{}}
 	var err error
