@@ -270,14 +270,14 @@ func (g *gap) look(ctx context.Context) {
 	}
 }
 
-// retry pauses after a request that failed, and records if the API server rejects the kind. The look begins anew if
+// retry pauses after a request that failed, and records if the API server rejects a kind that was read before. The look begins anew if
 // it does not know any more what changed since. The informer has to list again then, too.
 func (g *gap) retry(ctx context.Context, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		g.from = ""
 	}
 	now := g.clock.Now()
-	switch rejected := g.failed(err, now); {
+	switch rejected := g.synced() && g.failed(err, now); {
 	case !rejected:
 		g.since = time.Time{}
 	case g.since.IsZero():
