@@ -11,14 +11,30 @@ cd "$(dirname "$0")/.."
 export time=${TIME:-10m} workers=${WORKERS:-2} report=${REPORT:-bin/fuzz.md}
 jobs=${JOBS:-1}
 commit=$(git rev-parse --short=12 HEAD)
-export commit
-mkdir -p bin "$(dirname "$report")"
+root=$PWD
+corpora=$(go env GOCACHE)/fuzz/$(go list -m)
+export commit root corpora
+rm -rf bin/fuzz
+mkdir -p bin/fuzz "$(dirname "$report")"
 touch "$report"
+
+# binary prints where the test binary of a package is.
+binary() { echo "$root/bin/fuzz/${1//\//-}.test"; }
+
+# build builds the test binaries of packages one after the other, and prints each target whose binary is there.
+build() {
+  local package target
+  while read -r package target; do
+    [[ -e $(binary "$package") ]] || go test -vet=off -ldflags '-s -w' -c -fuzz . -o "$(binary "$package")" "./$package" >&2 </dev/null
+    echo "$package $target"
+  done <<<"$targets"
+}
 
 # play plays a target, given by its package and name, and puts its row into the report in place of the one it had.
 play() {
   local out code result=ok last executions new rows
-  out=$(go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 2s -parallel "$workers" "./$1" 2>&1)
+  out=$(cd "$1" && "$(binary "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$time" -test.fuzzminimizetime 2s -test.parallel "$workers" \
+    -test.fuzzcachedir "$corpora/$1" 2>&1)
   code=$?
   ((code == 0)) || result=FAILED
   last=$(grep -E '^fuzz: elapsed: .*execs: ' <<<"$out" | tail -n 1)
@@ -45,7 +61,7 @@ $rows
 END
   return $code
 }
-export -f play
+export -f binary play
 
 targets=$(grep -rlE '^func Fuzz[A-Za-z0-9_]+\(f \*testing\.F\)' --include='*_test.go' api internal cmd | xargs -n 1 dirname | sort -u |
   while read -r package; do
@@ -63,6 +79,7 @@ if [[ -z $targets ]]; then
   exit 1
 fi
 code=0
-xargs -P "$jobs" -n 2 bash -c 'play "$@"' play <<<"$targets" || code=1
+build | xargs -P "$jobs" -n 2 bash -c 'play "$@"' play || code=1
+rm -rf bin/fuzz
 echo "the table is in $report"
 exit $code

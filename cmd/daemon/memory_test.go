@@ -23,6 +23,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // hostile is a pod of somebody who wants the memory of the daemon.
@@ -78,6 +79,7 @@ func stream[T any](n int, object func(int) T, last T, mark func(T)) http.Handler
 // ND-057: 110 pods of somebody who wants the daemon of a node killed, with a request for each, take no more
 // of its memory than those of anybody.
 func TestHostilePodsTakeLittleMemory(t *testing.T) {
+	racetest.SkipAlone(t) // it weighs memory, which the race detector multiplies
 	end := map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/pods", stream(110, hostile, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}, func(p *corev1.Pod) {

@@ -1,5 +1,5 @@
-// Package racetest leaves to runs without the race detector what takes it minutes and one goroutine: tests in
-// which nothing can race.
+// Package racetest leaves to runs without the race detector what takes it minutes and says nothing: tests with one
+// goroutine, in which nothing can race, and tests that weigh memory, which it multiplies.
 package racetest
 
 import "testing"
@@ -8,6 +8,6 @@ import "testing"
 func SkipAlone(t *testing.T) {
 	t.Helper()
 	if enabled {
-		t.Skip("it has one goroutine, and the race detector multiplies its time: it runs without")
+		t.Skip("the race detector says nothing here, and multiplies time and memory: it runs without")
 	}
 }

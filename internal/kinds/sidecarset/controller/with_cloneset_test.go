@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what
@@ -118,100 +119,98 @@ func (c sidecars) Create(ctx context.Context, object client.Object, options ...c
 	return c.Client.Create(ctx, object, options...)
 }
 
-// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the
-// same time, with caches that lag, conflicts, lost answers and managers that die. Both arrive, no pod is
+// TestSimulatedBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place
+// at the same time, with caches that lag, conflicts, lost answers and managers that die. Both arrive, no pod is
 // replaced, and then neither writes (SS-250, SS-229, SS-D01).
-func TestBesideCloneSet(t *testing.T) {
-	for seed := uint64(1); seed <= 60; seed++ {
-		t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {
-			set := sidecarsettest.Set()
-			if seed%2 == 0 {
-				set = sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1")))
-			}
-			s := simulate(seed, set, 0)
-			w := newWorkload(s, 3)
-			s.Others = func() bool {
-				before := len(s.Writes)
+func TestSimulatedBesideCloneSet(t *testing.T) {
+	simulationtest.Some(t, 60, 5, func(t *testing.T, seed uint64) {
+		set := sidecarsettest.Set()
+		if seed%2 == 0 {
+			set = sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1")))
+		}
+		s := simulate(seed, set, 0)
+		w := newWorkload(s, 3)
+		s.Others = func() bool {
+			before := len(s.Writes)
+			w.manage()
+			return len(s.Writes) > before || w.due.After(s.Now()) &&
+				func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
+		}
+		if err := s.Settle(500); err != nil {
+			t.Fatal(err)
+		}
+		uids := map[types.UID]bool{}
+		for _, pod := range s.AllPods() {
+			uids[pod.UID] = true
+		}
+		s.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
+		version := 1
+		for range 300 {
+			switch n := s.Rand.IntN(100); {
+			case n < 20:
+				s.Manage()
+			case n < 40:
 				w.manage()
-				return len(s.Writes) > before || w.due.After(s.Now()) &&
-					func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
+			case n < 60:
+				s.Events(1 + s.Rand.IntN(6))
+			case n < 90:
+				s.Node.Step(s.AllPods()[s.Rand.IntN(len(s.AllPods()))].Name)
+			case n < 94:
+				s.Pass(time.Second)
+			case n < 96:
+				version++
+				s.change(sidecarsettest.Image("proxy", fmt.Sprintf("proxy:%d", version)))
+			case n < 98:
+				version++
+				w.change(appImage(version))
 			}
-			if err := s.Settle(500); err != nil {
-				t.Fatal(err)
+			if s.Dead() {
+				s.Start()
+				w.start()
 			}
-			uids := map[types.UID]bool{}
-			for _, pod := range s.AllPods() {
-				uids[pod.UID] = true
-			}
-			s.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
-			version := 1
-			for range 300 {
-				switch n := s.Rand.IntN(100); {
-				case n < 20:
-					s.Manage()
-				case n < 40:
-					w.manage()
-				case n < 60:
-					s.Events(1 + s.Rand.IntN(6))
-				case n < 90:
-					s.Node.Step(s.AllPods()[s.Rand.IntN(len(s.AllPods()))].Name)
-				case n < 94:
-					s.Pass(time.Second)
-				case n < 96:
-					version++
-					s.change(sidecarsettest.Image("proxy", fmt.Sprintf("proxy:%d", version)))
-				case n < 98:
-					version++
-					w.change(appImage(version))
+		}
+		s.change(sidecarsettest.Image("proxy", "proxy:last"))
+		w.change(appImage(99))
+		if err := s.Settle(3000); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.AllPods()) != 3 {
+			t.Fatalf("%d pods", len(s.AllPods()))
+		}
+		for _, pod := range s.AllPods() {
+			working := "proxy"
+			if seed%2 == 0 {
+				w, err := sidecarset.ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])
+				if err != nil {
+					t.Fatal(err)
 				}
-				if s.Dead() {
-					s.Start()
-					w.start()
-				}
+				working = w["proxy"]
 			}
-			s.change(sidecarsettest.Image("proxy", "proxy:last"))
-			w.change(appImage(99))
-			if err := s.Settle(3000); err != nil {
-				t.Fatal(err)
+			if !uids[pod.UID] {
+				t.Errorf("the UID was there before: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
+					sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 			}
-			if len(s.AllPods()) != 3 {
-				t.Fatalf("%d pods", len(s.AllPods()))
+			if got := sidecarset.ImageOf(pod, "app"); got != "app:99" {
+				t.Errorf(`image of app: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got,
+					"app:99", pod.Name,
+					sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 			}
-			for _, pod := range s.AllPods() {
-				working := "proxy"
-				if seed%2 == 0 {
-					w, err := sidecarset.ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])
-					if err != nil {
-						t.Fatal(err)
-					}
-					working = w["proxy"]
-				}
-				if !uids[pod.UID] {
-					t.Errorf("the UID was there before: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
-						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
-				}
-				if got := sidecarset.ImageOf(pod, "app"); got != "app:99" {
-					t.Errorf(`image of app: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got,
-						"app:99", pod.Name,
-						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
-				}
-				if got := sidecarset.ImageOf(pod, working); got != "proxy:last" {
-					t.Errorf("image of the container that works: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v", got, "proxy:last",
-						pod.Name, sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
-				}
-				if !readiness.Ready(pod) {
-					t.Errorf("the pod is ready: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v",
-						pod.Name,
-						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
-				}
+			if got := sidecarset.ImageOf(pod, working); got != "proxy:last" {
+				t.Errorf("image of the container that works: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v", got, "proxy:last",
+					pod.Name, sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 			}
-			s.Writes = nil
-			s.Queue.Add()
-			if err := s.Settle(100); err != nil {
-				t.Errorf("written at rest: coming to rest: unexpected error: %v\n%v", err, s.Writes)
-			} else if len(s.Writes) > 0 {
-				t.Errorf("written at rest: writes: got %v, want none\n%v", s.Writes, err)
+			if !readiness.Ready(pod) {
+				t.Errorf("the pod is ready: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v",
+					pod.Name,
+					sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 			}
-		})
-	}
+		}
+		s.Writes = nil
+		s.Queue.Add()
+		if err := s.Settle(100); err != nil {
+			t.Errorf("written at rest: coming to rest: unexpected error: %v\n%v", err, s.Writes)
+		} else if len(s.Writes) > 0 {
+			t.Errorf("written at rest: writes: got %v, want none\n%v", s.Writes, err)
+		}
+	})
 }

@@ -10,7 +10,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,18 +86,14 @@ type Choice struct {
 
 // Manifests returns the objects of an installation.
 func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
-	text, err := c.text()
-	if err != nil {
-		return nil, err
-	}
-
-	objects, err := Parse(text)
+	objects, err := c.objects()
 	if err != nil {
 		return nil, err
 	}
 
 	if c.Distributes {
-		if text, err = config.ResourceDistribution(); err != nil {
+		text, err := config.ResourceDistribution()
+		if err != nil {
 			return nil, err //nolint:wrapcheck // it says what was read
 		}
 		more, err := Parse(text)
@@ -126,11 +124,38 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-func (c Choice) text() ([]byte, error) {
-	if c.Path == "" {
-		return config.Default() //nolint:wrapcheck // it says what was read
+// shipped are the objects of the manifests in the binary. A command asks for them several times, and reading them takes long.
+var shipped = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
+	text, err := config.Default()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what was read
 	}
 
+	return Parse(text)
+})
+
+// objects returns the objects of the manifests, which the caller may change.
+func (c Choice) objects() ([]*unstructured.Unstructured, error) {
+	if c.Path == "" {
+		objects, err := shipped()
+		objects = slices.Clone(objects)
+		for i := range objects {
+			objects[i] = objects[i].DeepCopy()
+		}
+
+		return objects, err
+	}
+
+	text, err := c.text()
+	if err != nil {
+		return nil, err
+	}
+
+	return Parse(text)
+}
+
+// text returns the manifests in the path.
+func (c Choice) text() ([]byte, error) {
 	info, err := os.Stat(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("the manifests: %w", err)

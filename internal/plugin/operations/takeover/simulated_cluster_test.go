@@ -12,8 +12,12 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
@@ -237,7 +241,9 @@ var (
 
 func init() {
 	scheme := worldScheme
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme), policyv1beta1.AddToScheme(scheme),
+	// The fake client goes through all of the scheme's types in each apply, so it has only those that are met here.
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme),
+		coordinationv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), policyv1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme), policyv1beta1.AddToScheme(scheme),
 		apiextensionsv1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
