@@ -389,12 +389,13 @@ func newEnvironment(
 	}
 
 	if o.leaderElection {
-		current := make(chan struct{})
-		e.Current = current
+		e.Current = func(ctx context.Context) error {
+			watched.Current(ctx, mgr.GetLogger(), o.cacheSyncTimeout)
+			return ctx.Err()
+		}
+		// What is stored is read while caches are filled.
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			if watched.Current(ctx, mgr.GetLogger(), o.cacheSyncTimeout); ctx.Err() == nil {
-				close(current)
-			}
+			watched.Current(ctx, mgr.GetLogger(), o.cacheSyncTimeout)
 			return nil
 		})); err != nil {
 			return nil, fmt.Errorf("adding what waits for caches: %w", err)

@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/featuregate"
@@ -37,8 +39,8 @@ type Environment struct {
 	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
 	// Watches follows the informers of the caches.
 	Watches *watches.Watches
-	// Current is closed when the caches show what was stored when this replica began to lead.
-	Current <-chan struct{}
+	// Current waits until the caches show what was stored when this replica began to lead.
+	Current func(context.Context) error
 	// Pulse monitors whether the controllers work.
 	Pulse *reconcile.Pulse
 	// Flow bounds the tasks that controllers have in progress.

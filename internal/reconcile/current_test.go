@@ -14,7 +14,17 @@ import (
 func TestNoPassBeforeTheCachesAreCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, passes := make(chan struct{}), 0
-		r := after(begun, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+		asked := 0
+		current := func(ctx context.Context) error {
+			asked++
+			select {
+			case <-begun:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		r := after(current, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 			passes++
 			return ctrl.Result{}, nil
 		}))
@@ -34,6 +44,9 @@ func TestNoPassBeforeTheCachesAreCurrent(t *testing.T) {
 		close(begun)
 		if err := <-answered; err != nil || passes != 1 {
 			t.Errorf("after that: %d passes, %v", passes, err)
+		}
+		if _, err := r.Reconcile(t.Context(), pulse); err != nil || passes != 2 || asked != 2 {
+			t.Errorf("the next one: %d passes, asked %d times whether caches are current, %v", passes, asked, err)
 		}
 	})
 }

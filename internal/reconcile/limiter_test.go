@@ -102,11 +102,12 @@ func TestFlowIsFair(t *testing.T) {
 		if most != flowFirst {
 			t.Errorf("tasks at once: got %d at most, want %d", most, flowFirst)
 		}
-		if ended["other"] > 2*time.Second {
-			t.Errorf("the owner with 5 tasks ended after %s, want 2s at most", ended["other"])
+		// A place that becomes free while an owner takes another one goes to the next, so that it may take a round more.
+		if ended["other"] > 3*time.Second {
+			t.Errorf("the owner with 5 tasks ended after %s, want 3s at most", ended["other"])
 		}
-		if ended["small"] > 4*time.Second {
-			t.Errorf("the owner with 32 tasks ended after %s, want 4s at most", ended["small"])
+		if ended["small"] > 5*time.Second {
+			t.Errorf("the owner with 32 tasks ended after %s, want 5s at most", ended["small"])
 		}
 		if ended["large"] > 110*time.Second {
 			t.Errorf("the owner with 3200 tasks ended after %s, want 110s at most", ended["large"])

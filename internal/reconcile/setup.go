@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,9 +36,9 @@ type Options struct {
 	Guard Guard
 	// Everywhere is true if the controller runs on every replica, not on the leader alone.
 	Everywhere bool
-	// Current is closed when the caches show what was stored when this replica began to lead. Before, no object is worked
+	// Current waits until the caches show what was stored when this replica began to lead. Before, no object is worked
 	// on, except Everywhere. It is nil if nothing is waited for.
-	Current <-chan struct{}
+	Current func(context.Context) error
 	// Pulse records which controllers work; nil if nobody asks for that.
 	Pulse *Pulse
 }
@@ -97,15 +98,18 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	return nil
 }
 
-// after returns a reconciler that waits for the channel to be closed, and passes all requests to r then.
-func after(begun <-chan struct{}, r reconcile.Reconciler) reconcile.Reconciler {
+// after returns a reconciler that waits for current before its first pass, when all caches of the controller have been made,
+// and passes all requests to r then.
+func after(current func(context.Context) error, r reconcile.Reconciler) reconcile.Reconciler {
+	var begun atomic.Bool
 	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-		select {
-		case <-begun:
-			return r.Reconcile(ctx, request)
-		case <-ctx.Done():
-			return ctrl.Result{}, ctx.Err()
+		if !begun.Load() {
+			if err := current(ctx); err != nil {
+				return ctrl.Result{}, err
+			}
+			begun.Store(true)
 		}
+		return r.Reconcile(ctx, request)
 	})
 }
 

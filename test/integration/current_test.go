@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -56,36 +57,43 @@ func (b heldBody) Read(into []byte) (int, error) {
 }
 
 // OPS-028 (part): a replica that begins to lead waits until its caches show what was stored then, although a watch shows nothing
-// for a while.
+// for a while, and not for caches that lack nothing: neither of few objects, nor of many, nor of none.
 func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	hold := &holding{}
-	config := rest.CopyConfig(apiServer)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		hold.RoundTripper = next
-		return hold
-	})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "current-"}}
 	if err := kube.Create(ctx, namespace); err != nil {
 		t.Fatal(err)
 	}
-	followed := watches.New(clientgoscheme.Scheme, clock.RealClock{})
-	informers, err := followed.Cache(config, cache.Options{Scheme: clientgoscheme.Scheme,
-		DefaultNamespaces: map[string]cache.Config{namespace.Name: {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
-		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+	for i := range 20 {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: fmt.Sprint("old-", i)}}
+		if err := kube.Create(ctx, secret); err != nil {
 			t.Fatal(err)
 		}
 	}
-	go func() { _ = informers.Start(ctx) }()
-	if !informers.WaitForCacheSync(ctx) {
-		t.Fatal("the caches are not synced")
+	replica := func(hold *holding) (*watches.Watches, cache.Cache) {
+		config := rest.CopyConfig(apiServer)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			hold.RoundTripper = next
+			return hold
+		})
+		followed := watches.New(clientgoscheme.Scheme, clock.RealClock{})
+		informers, err := followed.Cache(config, cache.Options{Scheme: clientgoscheme.Scheme,
+			DefaultNamespaces: map[string]cache.Config{namespace.Name: {}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Service{}} {
+			if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() { _ = informers.Start(ctx) }()
+		if !informers.WaitForCacheSync(ctx) {
+			t.Fatal("the caches are not synced")
+		}
+		return followed, informers
 	}
-
 	told, once := make(chan struct{}), sync.Once{}
 	log := funcr.New(func(_, line string) {
 		t.Log(line)
@@ -93,18 +101,22 @@ func TestANewLeaderWaitsForItsCaches(t *testing.T) {
 			once.Do(func() { close(told) })
 		}
 	}, funcr.Options{})
+
+	quiet, _ := replica(&holding{})
 	// The version of the API server moves on, and that of the caches does not.
 	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "current-"}}
 	if err := kube.Create(ctx, elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	followed.Current(ctx, log, patience)
+	quiet.Current(ctx, log, patience)
 	select {
 	case <-told:
 		t.Error("it waited for a cache that lacks nothing")
 	default:
 	}
 
+	hold := &holding{}
+	followed, informers := replica(hold)
 	held := make(chan struct{})
 	hold.mu.Lock()
 	hold.held = held

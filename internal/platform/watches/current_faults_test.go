@@ -31,9 +31,14 @@ type faultyStore struct {
 	n     int
 	// look replaces the short watches.
 	look func(ctx context.Context) (apiwatch.Interface, error)
+	// late reports that the API server that answers them has not seen yet what is stored.
+	late func() bool
 }
 
 func (h *faultyStore) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.FieldSelector == nobody && h.late != nil && h.late() {
+		return nil, apierrors.NewTimeoutError("Too large resource version", 1)
+	}
 	if o.Limit == few && h.lists != nil {
 		h.mu.Lock()
 		h.n++
@@ -215,5 +220,131 @@ func TestCurrentAListThatHangsIsNamedInTheLog(t *testing.T) {
 		if after, err := time.ParseDuration(first); err != nil || after > 30*time.Second || !strings.Contains(log, "Secret") {
 			t.Errorf("waited %s, and the log did not say for which kind before %s:\n%s", took, first, log)
 		}
+	})
+}
+
+// OPS-028 (part): the API server that answers all watches sees for 20 s nothing that etcd stores, while lists with a limit are
+// answered by etcd.
+func TestCurrentWatchesOfAnAPIServerThatSeesNothingForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFaultyStore()
+		h.many = true
+		began := time.Now()
+		h.late = func() bool { return time.Since(began) < 20*time.Second }
+		h.look = func(ctx context.Context) (apiwatch.Interface, error) {
+			if !h.late() {
+				return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
+			}
+			events := apiwatch.NewRaceFreeFake()
+			go func() {
+				time.Sleep(time.Second)
+				events.Action(apiwatch.Bookmark, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}})
+				time.Sleep(2 * time.Second)
+				events.Stop()
+			}()
+			return events, nil
+		}
+		took, current, log := beginToLead(t, h, func(*Watches) {
+			h.change(apiwatch.Added, "new")
+			began = time.Now()
+		})
+		if !current {
+			t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
+		}
+	})
+}
+
+// OPS-028 (part): the API server calls a conversion webhook whose pod was on a node that is gone, and rejects the list after half a minute.
+// Other kinds, of which all is well, do not wait for that, and the log says what the API server answers.
+func TestCurrentAListThatIsRejectedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := New(clientgoscheme.Scheme, clock.RealClock{})
+		follow := w.Following(nil)
+		for _, example := range []runtime.Object{&corev1.ConfigMap{}, &corev1.LimitRange{}, &corev1.Service{}, &corev1.Node{}, &corev1.Event{}, &corev1.Namespace{}} {
+			go follow(noWatchList{&toolscache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					if o.Limit == 0 {
+						return &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, nil
+					}
+					select {
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					case <-time.After(30 * time.Second):
+						return nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))
+					}
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
+			}}, example, 0, nil).RunWithContext(ctx)
+		}
+		synctest.Wait()
+		h := newFaultyStore()
+		go follow(noWatchList{&toolscache.ListWatch{ListWithContextFunc: h.list, WatchFuncWithContext: h.watch}},
+			&corev1.Secret{}, 0, nil).RunWithContext(ctx)
+		synctest.Wait()
+
+		var mu sync.Mutex
+		var log strings.Builder
+		began := time.Now()
+		w.Current(ctx, funcr.New(func(_, line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintln(&log, line)
+		}, funcr.Options{}), 2*time.Minute)
+		if took := time.Since(began); took < 30*time.Second || took > 35*time.Second {
+			t.Errorf("waited %s, want 30s\n%s", took, &log)
+		}
+		if strings.Contains(log.String(), "Secret") || !strings.Contains(log.String(), "rejects kinds") || !strings.Contains(log.String(), "conversion webhook failed") {
+			t.Errorf("the log names Secrets, of which all is well, or does not say why others are not waited for:\n%s", &log)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// OPS-028 (part): a controller makes its cache after the replica began to lead, and the API server answers the first list with
+// what it knew long before. The controller waits for that cache, too, before its first pass, and later ones wait for nothing.
+func TestCurrentOfACacheThatIsMadeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := New(clientgoscheme.Scheme, clock.RealClock{})
+		wait := func() time.Duration {
+			began := time.Now()
+			w.Current(ctx, funcr.New(func(_, _ string) {}, funcr.Options{}), 2*time.Minute)
+			return time.Since(began)
+		}
+		wait()
+
+		h := newFaultyStore()
+		h.change(apiwatch.Added, "new")
+		secrets := w.Following(nil)(noWatchList{&toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list, err := h.list(ctx, o)
+				if all, ok := list.(*corev1.SecretList); ok && o.ResourceVersion == "0" {
+					all.Items, all.ResourceVersion = all.Items[:1], "10"
+				}
+				return list, err
+			}, WatchFuncWithContext: h.watch}}, &corev1.Secret{}, 0, nil)
+		go secrets.RunWithContext(ctx)
+		time.AfterFunc(30*time.Second, func() { close(h.held) })
+		took := wait()
+		if _, there, _ := secrets.GetStore().GetByKey("n/new"); !there {
+			t.Errorf("the controller begins after %s, and its cache lacks an object that was stored", took)
+		}
+		if took := wait(); took > 0 {
+			t.Errorf("the next controller waits %s for caches that were waited for", took)
+		}
+
+		time.Sleep(2 * time.Minute)
+		behind := newFaultyStore()
+		go w.Following(nil)(noWatchList{&toolscache.ListWatch{ListWithContextFunc: behind.list, WatchFuncWithContext: behind.watch}},
+			&corev1.Secret{}, 0, nil).RunWithContext(ctx)
+		synctest.Wait()
+		behind.change(apiwatch.Added, "new")
+		if took := wait(); took < 15*time.Second || took > 16*time.Second {
+			t.Errorf("a cache that is made when the time is over is waited for %s, want 15s", took)
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

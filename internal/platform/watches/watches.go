@@ -46,6 +46,9 @@ type Watches struct {
 	scheme *runtime.Scheme
 	clock  clock.PassiveClock
 	read   atomic.Bool
+	// waits is taken by the one who waits until caches are current, which is until a time that is set by the first one.
+	waits chan struct{}
+	until time.Time
 
 	mu  sync.Mutex
 	all []*watch
@@ -59,6 +62,8 @@ type watch struct {
 	store   toolscache.Store
 	version func() string
 	source  toolscache.ListerWatcherWithContext
+	// awaited reports that Current has waited for it.
+	awaited bool
 
 	mu sync.Mutex
 	// err is the last rejection. first and last are the times of the first and the last rejection of the
@@ -69,7 +74,7 @@ type watch struct {
 
 // New returns Watches without informers.
 func New(scheme *runtime.Scheme, c clock.PassiveClock) *Watches {
-	return &Watches{scheme: scheme, clock: c}
+	return &Watches{scheme: scheme, clock: c, waits: make(chan struct{}, 1)}
 }
 
 // Following returns a function that makes informers by next and follows them. nil means the default of
