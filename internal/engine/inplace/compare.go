@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -262,7 +263,7 @@ func fieldPath(path []string) string {
 		if i > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(part)
+		b.WriteString(cmp.Or(part, `""`))
 	}
 	return b.String()
 }
