@@ -1,9 +1,12 @@
 package workloadspread
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -104,8 +107,13 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	}
 
 	chosen := deleted
-	if deleted < 0 || !free(&p.list[deleted]) {
-		chosen = p.index(free)
+	if deleted < 0 || !l.room(p, deleted) {
+		chosen = -1
+		for i := 0; i < len(p.list) && chosen < 0; i++ {
+			if l.room(p, i) {
+				chosen = i
+			}
+		}
 	}
 	if chosen < 0 {
 		return Decision{Reason: "no subset has a free place: " + places(p.list)}, nothing
@@ -132,6 +140,41 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		status.CreatingPods[pod.Key] = metav1.NewTime(l.now)
 		status.MissingReplicas--
 	}
+}
+
+// askedMost is how many deletions that have not happened are looked for at most, to find one place.
+const askedMost = 20
+
+// room reports whether a subset has a free place, even if deletions that were admitted have not happened. Those are forgotten, so
+// that they free no place until their pods go (WS-074).
+func (l *Ledger) room(p *page, i int) bool {
+	s := &p.list[i]
+	if !free(s) || s.MissingReplicas == Unlimited || len(s.DeletingPods) == 0 || l.Going == nil {
+		return free(s)
+	}
+	quota := quotaOf(&l.spread.Spec.Subsets[i], l.target)
+	needed := int64(s.Replicas) + int64(len(s.CreatingPods)) + 1 - int64(quota)
+	var stay []string
+	names := slices.SortedFunc(maps.Keys(s.DeletingPods), func(a, b string) int {
+		return cmp.Or(s.DeletingPods[a].Compare(s.DeletingPods[b].Time), strings.Compare(a, b))
+	})
+	for _, name := range names {
+		switch {
+		case needed <= 0 || len(stay) == askedMost:
+		case l.Going(name, s.DeletingPods[name].Time):
+			needed--
+		default:
+			stay = append(stay, name)
+		}
+	}
+	if len(stay) > 0 {
+		s = p.change(i)
+		for _, name := range stay {
+			delete(s.DeletingPods, name)
+		}
+		s.MissingReplicas = min(s.MissingReplicas, missing(&s.WorkloadSpreadSubsetCounters, quota))
+	}
+	return free(s) && (needed <= 0 || len(stay) < askedMost)
 }
 
 func nothing() {}

@@ -19,6 +19,10 @@ import (
 // those before it. The object itself is not changed: the bookings of a subset are copied before their first
 // change.
 type Ledger struct {
+	// Going reports whether the deletion of a pod that was booked at a time has begun or the pod has ended. One that was
+	// admitted may have been refused after that. It is asked only where a place depends on it; nil means that all have.
+	Going func(pod string, booked time.Time) bool
+
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
 	now    time.Time

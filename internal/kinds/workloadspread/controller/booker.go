@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
@@ -30,9 +34,24 @@ type Booker struct {
 	workloads Workloads
 	log       logr.Logger
 	now       func() time.Time
+	client    client.Client
+	live      client.Reader
 	writes    *prometheus.CounterVec
 	booked    *prometheus.CounterVec
+
+	mu sync.Mutex
+	// gone are deletions that are known to have happened.
+	gone map[deletion]bool
 }
+
+// deletion is a booking of a deletion.
+type deletion struct {
+	pod types.NamespacedName
+	at  time.Time
+}
+
+// goneMost is how many deletions that have happened are remembered.
+const goneMost = 10_000
 
 type desk = booking.StatusBatcher[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
 
@@ -42,7 +61,7 @@ func NewBooker(
 	c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread,
 	workloads Workloads, log logr.Logger, now func() time.Time,
 ) *Booker {
-	b := &Booker{workloads: workloads, log: log, now: now,
+	b := &Booker{workloads: workloads, log: log, now: now, client: c, live: live, gone: map[deletion]bool{},
 		writes: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
 				Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."},
@@ -58,7 +77,11 @@ func NewBooker(
 		Backoff: wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 12,
 			Cap: 300 * time.Millisecond},
 		Begin: func(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Ledger {
-			return workloadspread.NewLedger(spread, b.target(ctx, spread), b.now())
+			ledger := workloadspread.NewLedger(spread, b.target(ctx, spread), b.now())
+			ledger.Going = func(pod string, booked time.Time) bool {
+				return b.going(ctx, types.NamespacedName{Namespace: spread.Namespace, Name: pod}, booked)
+			}
+			return ledger
 		},
 		Changes: func(l *workloadspread.Ledger) map[string]any {
 			if changed := l.Changed(); len(changed) > 0 {
@@ -172,6 +195,34 @@ func (b *Booker) settle(
 	}
 
 	return decision, err
+}
+
+// going reports whether a pod whose deletion was booked goes, or has ended. The cache may not show it yet, so the API server is
+// asked, once for each deletion that has happened. If it does not answer, the pod may still be there.
+func (b *Booker) going(ctx context.Context, pod types.NamespacedName, booked time.Time) bool {
+	which := deletion{pod, booked.UTC()}
+	b.mu.Lock()
+	known := b.gone[which]
+	b.mu.Unlock()
+	if known {
+		return true
+	}
+
+	seen := &corev1.Pod{}
+	going := b.client.Get(ctx, pod, seen) == nil && !readiness.Active(seen)
+	if !going {
+		err := b.live.Get(ctx, pod, seen)
+		going = apierrors.IsNotFound(err) || err == nil && !readiness.Active(seen)
+	}
+	if going {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.gone) >= goneMost {
+			clear(b.gone)
+		}
+		b.gone[which] = true
+	}
+	return going
 }
 
 // target returns the target if quotas depend on it, and nil otherwise. It also returns nil if the target

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,7 +80,7 @@ type bookServer struct {
 func newBookServer(t *testing.T, spread *appsv1beta1.WorkloadSpread) *bookServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := appsv1beta1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(appsv1beta1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	s := &bookServer{}
@@ -338,6 +339,74 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 		t.Errorf("name of the subset: got %q, want %q; %+v, %v, %d reads", d.Subset.Name, "b", d, err, s.gets)
 	} else if s.gets != 2 {
 		t.Errorf("reads: got %d, want 2; %+v, %v, %d reads", s.gets, d, err, s.gets)
+	}
+}
+
+// WS-074 (part): a deletion that was admitted, and refused after that, frees no place. The API server is asked only where a place
+// depends on it, and once for a deletion that has happened.
+func TestADeletionThatHasNotHappenedFreesNoPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phase   corev1.PodPhase
+		ends    bool
+		absent  bool
+		answers error
+		subset  string
+		going   int
+		reads   int
+	}{
+		"it stays":                       {subset: "b", reads: 2},
+		"it ends":                        {ends: true, subset: "a", going: 1, reads: 1},
+		"it is gone":                     {absent: true, subset: "a", going: 1, reads: 2},
+		"it has failed":                  {phase: corev1.PodFailed, subset: "a", going: 1, reads: 1},
+		"the API server does not answer": {answers: apierrors.NewTimeoutError("too slow", 1), subset: "b", reads: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spread := workloadspreadtest.Read(t, strings.Replace(two, "{other: ",
+				`{v: [{name: a, replicas: 2, missingReplicas: 1, deletingPods: {gone: "2026-01-01T00:00:00Z"}}, {name: b, replicas: 0, missingReplicas: 3}], other: `, 1))
+			s := newBookServer(t, spread)
+			if !tt.absent {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "gone"}, Status: corev1.PodStatus{Phase: tt.phase}}
+				if tt.ends {
+					pod.Finalizers = []string{"afloat.dev/test"}
+				}
+				if err := s.Create(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				if tt.ends {
+					if err := s.Delete(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			pods := 0
+			reads := interceptor.NewClient(s, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+				object client.Object, options ...client.GetOption) error {
+				if _, isPod := object.(*corev1.Pod); isPod {
+					if pods++; tt.answers != nil {
+						return tt.answers
+					}
+				}
+				return c.Get(ctx, key, object, options...)
+			}})
+			stored := s.stored(t)
+			b := NewBooker(reads, reads, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return stored }, &standing{}, logr.Discard(), time.Now)
+			d, err := b.Create(t.Context(), stored, workloadspread.Creation{Key: "new", Generated: true, Version: "v"}, prepared)
+			if err != nil || d.Subset == nil || d.Subset.Name != tt.subset {
+				t.Fatalf("got %+v, %v, want subset %s", d, err, tt.subset)
+			}
+			list := s.stored(t).Status.VersionedSubsetStatuses["v"]
+			if len(list[0].DeletingPods) != tt.going || list[0].MissingReplicas != 0 {
+				t.Errorf("subset a after that: %+v, want %d going and none missing", list[0], tt.going)
+			}
+			if pods != tt.reads {
+				t.Errorf("reads of the pod: got %d, want %d", pods, tt.reads)
+			}
+			// The next one has no place in subset a, so that nobody asks again.
+			if d, err := b.Create(t.Context(), s.stored(t), workloadspread.Creation{Key: "next", Generated: true, Version: "v"}, prepared); err != nil ||
+				d.Subset == nil || d.Subset.Name != "b" || pods != tt.reads {
+				t.Errorf("the next pod: got %+v, %v, %d reads of the pod", d, err, pods)
+			}
+		})
 	}
 }
 

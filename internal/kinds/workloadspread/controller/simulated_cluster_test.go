@@ -168,6 +168,10 @@ func (s *simulated) admit(version string) {
 		creation := workloadspread.Creation{Key: "id-" + pod.Name, Generated: true, Version: version}
 		target := targetFrom(s.Get(deploymentKey))
 		ledger := workloadspread.NewLedger(spread, target, s.Now())
+		ledger.Going = func(name string, _ time.Time) bool {
+			pod, _ := s.Get(podKey(name)).(*corev1.Pod)
+			return pod == nil || !readiness.Active(pod)
+		}
 		decision, commit := ledger.Create(creation)
 		commit()
 		if decision.Subset != nil {

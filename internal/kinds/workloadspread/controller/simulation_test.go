@@ -38,13 +38,13 @@ func (r *spreadRun) fail(format string, args ...any) {
 	}
 }
 
-// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than
-// the quota (WS-114 (part), WS-150 (part)).
+// booked: at the time of a booking there are fewer pods, with those that come, than the quota. A deletion that was admitted, and may
+// be refused yet, frees no place (WS-074 (part), WS-114 (part), WS-150 (part)).
 func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
-		if placed.Subset == subset && placed.UID != "" && versioned.Of(pod) == version && !slices.Contains(r.going, pod.Name) {
+		if placed.Subset == subset && placed.UID != "" && versioned.Of(pod) == version {
 			n++
 		}
 	}
@@ -125,6 +125,8 @@ func (r *spreadRun) act() {
 		}
 	case n < 98 && len(r.coming) > 0:
 		r.coming = r.coming[1:] // refused after it was admitted
+	case n < 99 && len(r.going) > 0:
+		r.going = r.going[1:] // likewise
 	default:
 		if r.Dead() {
 			r.Start()
