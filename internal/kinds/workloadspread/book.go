@@ -153,7 +153,11 @@ func (l *Ledger) room(p *page, i int) bool {
 		return free(s)
 	}
 	quota := quotaOf(&l.spread.Spec.Subsets[i], l.target)
+	// needed is how many of the deletions must have happened.
 	needed := int64(s.Replicas) + int64(len(s.CreatingPods)) + 1 - int64(quota)
+	if needed <= 0 {
+		return true
+	}
 	var stay []string
 	names := slices.SortedFunc(maps.Keys(s.DeletingPods), func(a, b string) int {
 		return cmp.Or(s.DeletingPods[a].Compare(s.DeletingPods[b].Time), strings.Compare(a, b))
