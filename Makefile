@@ -12,7 +12,7 @@ DAEMON_IMAGE ?= afloat/daemon:dev
 LDFLAGS := -s -w
 # grpc's traces are not used, and the templates of their pages keep the linker from leaving out methods that nothing calls: 20 MB of the manager.
 TAGS := grpcnotrace
-# With cgo, a binary that can load plugins of kustomize keeps all that they might call: linking it takes half as long without.
+# With cgo, a binary that can load plugins of kustomize keeps all that they might call: its tests take a third less CPU without.
 UNPLUGGED := kustomize_disable_go_plugin_support
 SIM ?= 2000
 cluster := bin/afloat-cluster

@@ -395,7 +395,7 @@ func newEnvironment(
 		}
 		// What is stored is read while caches are filled.
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			watched.Current(ctx, mgr.GetLogger(), o.cacheSyncTimeout)
+			_ = e.Current(ctx) // it fails only if the manager ends
 			return nil
 		})); err != nil {
 			return nil, fmt.Errorf("adding what waits for caches: %w", err)

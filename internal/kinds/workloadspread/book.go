@@ -109,9 +109,10 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	chosen := deleted
 	if deleted < 0 || !l.room(p, deleted) {
 		chosen = -1
-		for i := 0; i < len(p.list) && chosen < 0; i++ {
+		for i := range p.list {
 			if l.room(p, i) {
 				chosen = i
+				break
 			}
 		}
 	}
