@@ -375,7 +375,6 @@ func newEnvironment(
 		Watches:         watched,
 		Pulse:           reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
 		Flow:            reconcile.NewWriteLimiter(0),
-		PullJobs:        podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
 		Resizes: func(gate featuregate.Feature) (bool, error) {
 			return apiserver.Resizes(mgr.GetConfig(), gates, gate)
 		},
@@ -401,6 +400,8 @@ func newEnvironment(
 			return nil, fmt.Errorf("adding what waits for caches: %w", err)
 		}
 	}
+
+	e.PullJobs = podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper(), e.Current)
 
 	for _, collector := range e.Flow.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {

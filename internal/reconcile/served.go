@@ -67,6 +67,8 @@ type LateKind struct {
 	// Handler and Predicates turn events into requests.
 	Handler    handler.EventHandler
 	Predicates []predicate.Predicate
+	// Current waits until the cache shows what was stored when this replica began to lead; nil means that nothing is waited for.
+	Current func(context.Context) error
 	// Served is called when objects can be listed.
 	Served func()
 	// Waiting returns requests for what waits for the kind.
@@ -146,13 +148,18 @@ func (k *LateKind) index(ctx context.Context) error {
 	return nil
 }
 
-// fill waits until the cache holds all objects, which may take as long as a right to list them is missing.
+// fill waits until the cache holds all objects, which may take as long as a right to list them is missing, and is current.
 func (k *LateKind) fill(ctx context.Context) error {
 	informer, err := k.Cache.GetInformer(ctx, k.Object)
-	if err == nil && !informer.HasSynced() {
-		err = errors.New("it is not filled")
+	switch {
+	case err != nil:
+		return err
+	case !informer.HasSynced():
+		return errors.New("it is not filled")
+	case k.Current != nil:
+		return k.Current(ctx)
 	}
-	return err
+	return nil
 }
 
 // watch starts the events. Before that, the controller knows that the kind is served, because the first

@@ -269,3 +269,32 @@ func TestServedKinds(t *testing.T) {
 		t.Errorf("missing: got %v, want %v", missing, want)
 	}
 }
+
+// OPS-028 (part): a replica that stood by started before a kind was served. When it leads, the kind counts as served only after its cache was shown to be
+// current, as its first list may be of an API server that lags.
+func TestLateKindIsServedWhenItsCacheIsCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := &lateServer{FakeInformers: &informertest.FakeInformers{}}
+		kind := newLateKind(s)
+		current := make(chan struct{})
+		kind.Current = func(context.Context) error { <-current; return nil }
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		defer queue.ShutDown()
+		if err := kind.Start(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ServedEvery)
+		synctest.Wait()
+		if len(s.served) > 0 {
+			t.Error("the kind counts as served before its cache is current")
+		}
+		close(current)
+		synctest.Wait()
+		if len(s.served) == 0 {
+			t.Error("the kind does not count as served although its cache is current")
+		}
+		stop()
+		synctest.Wait()
+	})
+}

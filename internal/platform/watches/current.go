@@ -1,10 +1,8 @@
 package watches
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
@@ -24,10 +21,9 @@ import (
 const (
 	// currentTold is after how long kinds whose caches are behind are named in the log, and again.
 	currentTold = 10 * time.Second
-	// few objects of a kind are compared one by one. Each may be of 1.5 MiB, and currentLists kinds are listed at once.
-	few, currentLists = 10, 4
-	// page is how many objects are read at once if all of a kind must be compared.
-	page = 50
+	// few objects of a kind are read first, with the version of what is stored, and a page at once if more are wanted. Each
+	// may be of 1.5 MiB, and currentLists kinds are read at once.
+	few, page, currentLists = 10, 50, 4
 	// listTime is how long a list may take. An API server gives up after half a minute what needs a webhook that does not
 	// answer, and says so. After slotTime a list that hangs lets others begin.
 	listTime, slotTime = 40 * time.Second, 2 * time.Second
@@ -35,92 +31,104 @@ const (
 	currentEvery = 50 * time.Millisecond
 	// currentAgain is the pause after a request that failed.
 	currentAgain = time.Second
-	// lookTime is how long a watch lasts that asks what a cache lacks. An API server sends a bookmark two seconds
-	// before the end of a watch.
-	lookTime = 3 * time.Second
-	// patience is how long watches must have said nothing if the API server does not tell how new what it watches is.
-	patience = 30 * time.Second
-	// nobody selects no object: none can have that name.
-	nobody = "metadata.name=/"
 )
 
-// Current waits until each cache shows what the API server had stored when it was called. A replica that begins
-// to lead calls it, because the leader before may have written what a cache does not show whose watch was broken.
-// It waits for kinds that are rejected for some seconds at most, and for no kind longer than the given time, since nothing
-// would work without a leader; it logs which kinds are behind, and why. client-go takes up to a minute before it watches again
-// what it could not watch several times.
+// Current waits until each cache shows what the API server had stored when it was asked about that cache. A replica that
+// begins to lead calls it, because the leader before may have written what a cache does not show whose watch was broken:
+// client-go takes up to a minute before it watches again what it could not watch several times. Current
+// waits for kinds that are rejected for some seconds at most, and for no kind longer than the given time, since nothing
+// would work without a leader; it logs which kinds are behind, and why.
 //
-// Each controller calls Current before its first pass, when all caches that it reads have been made: many are made when the
-// replica begins to lead. Each cache is waited for once. The time counts from the first call, and caches that are made when it
-// is over are waited for some seconds.
+// Each controller calls Current before its first pass, when all caches that it watches have been read: many are made when the
+// replica begins to lead. A cache that was not read yet is waited for by those that call Current later, such as its own
+// controller; all others are waited for once. The time counts from the first call, and caches that are made when it is over
+// are waited for some seconds.
 func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Duration) {
-	select {
-	case w.waits <- struct{}{}:
-		defer func() { <-w.waits }()
-	case <-ctx.Done():
-		return
-	}
-	wanted := slices.DeleteFunc(w.list(), func(one *watch) bool { return one.awaited })
-	if len(wanted) == 0 {
-		return
-	}
-
 	began := w.clock.Now()
+	own, all := w.close(ctx, within)
+	if len(own) > 0 {
+		done := make(chan struct{})
+		defer func() { <-done }()
+		go func() {
+			defer close(done)
+			tell(ctx, log, own, func() time.Duration { return w.clock.Since(began).Round(time.Millisecond) })
+		}()
+	}
+	for _, gap := range all {
+		select {
+		case <-gap.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close begins to wait for each cache that nobody waits for or has waited for. It returns these, and all.
+func (w *Watches) close(ctx context.Context, within time.Duration) (own, all []*gap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
 	if w.until.IsZero() {
-		w.until = began.Add(within)
+		w.until = now.Add(within)
 	}
-	limited, cancel := context.WithTimeout(ctx, max(w.until.Sub(began), grace))
-	defer cancel()
-	gaps := make([]*gap, len(wanted))
-	lists := make(chan struct{}, currentLists)
-	var all sync.WaitGroup
-	for i, one := range wanted {
-		gaps[i] = &gap{watch: one, clock: w.clock, lists: lists}
-		all.Go(func() { gaps[i].wait(limited) })
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		all.Wait()
-	}()
-	waited := func() string { return w.clock.Since(began).Round(time.Millisecond).String() }
-	tell := func(which outcome, what string) (told bool) {
-		kinds, why := map[string]bool{}, map[string]string{}
-		for _, gap := range gaps {
-			if state, err := gap.state(); state == which {
-				kind := gap.kind.GroupKind().String()
-				kinds[kind] = true
-				if err != nil {
-					why[kind] = err.Error()
+	for _, one := range w.all {
+		if one.gap == nil {
+			gap := &gap{watch: one, clock: w.clock, lists: w.lists, began: now, done: make(chan struct{})}
+			one.gap = gap
+			own = append(own, gap)
+			go func() {
+				defer close(gap.done)
+				limited, cancel := context.WithTimeout(ctx, max(w.until.Sub(now), grace))
+				defer cancel()
+				gap.say(gap.close(limited))
+				if !gap.filled {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					one.gap = nil
 				}
+			}()
+		}
+		all = append(all, one.gap)
+	}
+	return own, all
+}
+
+// tell logs what is waited for, until all gaps are done.
+func tell(ctx context.Context, log logr.Logger, gaps []*gap, waited func() time.Duration) {
+	say := func(which outcome, what string) (told bool) {
+		why := map[string]string{}
+		for _, gap := range gaps {
+			if state, reason := gap.state(); state == which {
+				why[gap.kind.GroupKind().String()] = reason
 			}
 		}
-		if len(kinds) > 0 {
-			log.Info(what, "kinds", slices.Sorted(maps.Keys(kinds)), "why", why, "waited", waited())
+		if len(why) > 0 {
+			log.Info(what, "kinds", slices.Sorted(maps.Keys(why)), "why", why, "waited", waited().String())
 		}
-		return len(kinds) > 0
+		return len(why) > 0
 	}
 
 	ticks := time.NewTicker(currentTold)
 	defer ticks.Stop()
-	for {
-		select {
-		case <-ticks.C:
-			tell(behind, "Controllers wait for caches that do not show yet what was stored when this replica began to lead")
-			continue
-		case <-done:
+	for _, gap := range gaps {
+		for open := true; open; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-gap.done:
+				open = false
+			case <-ticks.C:
+				say(behind, "Controllers wait for caches that do not show yet what was stored when this replica began to lead")
+			}
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		for _, one := range wanted {
-			one.awaited = true
-		}
-		late := tell(behind, "Controllers begin although caches do not show yet what was stored when this replica began to lead")
-		if without := tell(rejected, "Controllers begin although the API server rejects kinds"); !late && !without {
-			log.Info("The caches show what was stored when this replica began to lead", "waited", waited())
-		}
+	}
+	if ctx.Err() != nil {
 		return
+	}
+	told := say(behind, "Controllers begin although caches do not show yet what was stored when this replica began to lead")
+	told = say(rejected, "Controllers begin although the API server rejects kinds") || told
+	if told = say(unread, "Controllers begin although kinds were not read yet; those of these kinds wait for them") || told; !told {
+		log.Info("The caches show what was stored when this replica began to lead", "waited", waited().String())
 	}
 }
 
@@ -131,6 +139,8 @@ const (
 	behind outcome = iota
 	current
 	rejected
+	// unread is a cache that was not filled within the time that is waited for that.
+	unread
 )
 
 // gap is what an informer may lack of what is stored.
@@ -139,264 +149,240 @@ type gap struct {
 	clock clock.PassiveClock
 	// lists limits how many lists are read at once.
 	lists chan struct{}
-	// stored is the version of the API server that the informer must show, or empty if it was not read yet. objects are
-	// the versions of the objects at that time by their keys, if they are few or all are wanted.
-	stored  string
-	objects map[string]string
-	all     bool
-	// from is the version up to which the API server has said what changed after the version of the informer.
-	// newest is the last change until then, or empty if nothing changed. known reports that from is as new as
-	// stored. silent is how many watches in a row have lasted their time and did not say so, and quiet when the first of them
-	// began. fresh reports that the API server watches what is as new as stored.
-	from, newest string
-	known, fresh bool
-	silent       int
-	quiet        time.Time
-	// since is from when on each request was rejected, or zero.
+	began time.Time
+	// filled reports that the informer had listed when it was compared. done is closed when nobody waits for it any more.
+	filled bool
+	done   chan struct{}
+
+	// before is the version that the informer had if that was newer than what is stored: etcd was restored, and versions
+	// say nothing before the informer has read all again.
+	before string
+	// since is when the first of the last requests began, all of which were rejected, or zero.
 	since time.Time
 
 	mu sync.Mutex
-	// done is what is known, and last the last error of a request. Both are under mu.
-	done outcome
-	last error
+	// result is what is known, and err why the last request failed. stored is a version that the API server had, or empty
+	// if it was not asked yet: an informer that shows it is current. They are written under mu.
+	result outcome
+	err    error
+	stored string
 }
 
-// state returns what is known of the cache, and the last error of a request for it.
-func (g *gap) state() (outcome, error) {
+func (g *gap) say(result outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.last != nil {
-		return g.done, g.last
-	}
-	_, _, err := g.refused(g.clock.Now())
-	return g.done, err
+	g.result = result
 }
 
-// wait waits until the informer shows what is stored now, or is not to be waited for, or ctx ends.
-func (g *gap) wait(ctx context.Context) {
-	ticks := time.NewTicker(currentEvery)
-	defer ticks.Stop()
-
-	for {
-		result := behind
-		switch {
-		case g.rejected():
-			result = rejected
-		case g.stopped() || g.closed(ctx):
-			result = current
-		}
-		if result != behind {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.done = result
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-	}
-}
-
-// rejected reports whether there is nothing to wait for: the kind is rejected and was never read, or is rejected for long.
-// One answer does not say that, since an API server that starts rejects what it answers a moment later.
-func (g *gap) rejected() bool {
-	if !g.synced() {
-		_, _, err := g.refused(g.clock.Now())
-		return err != nil
-	}
-	return !g.since.IsZero() && g.clock.Since(g.since) >= grace
-}
-
-// closed reports whether the informer shows what was stored when it was called first. The version of an informer
-// alone does not show that: it is the one of the last change of its kind, or of a bookmark, which comes once a
-// minute, while the version of what is stored is one of all kinds. So it compares objects if they are few, and asks
-// otherwise by a watch of its own whether anything has changed in between. It reads what is stored before the informer has
-// listed, since an informer that lists afterwards shows that at once.
-func (g *gap) closed(ctx context.Context) bool {
-	if g.stored == "" {
-		if began, err := g.read(ctx); err != nil {
-			g.retry(ctx, err, began)
-			return false
-		}
-		g.since = time.Time{}
-	}
-	if !g.synced() {
-		return false
-	}
-	has := g.version()
-	if !Older(has, g.stored) {
-		return true
-	}
-	if g.objects != nil {
-		return g.same()
-	}
-	if !g.known {
-		g.from = cmp.Or(g.from, has)
-		g.catchUp(ctx)
-		g.look(ctx)
-	}
-	return g.known && (g.newest == "" || !Older(g.version(), g.newest))
-}
-
-// read reads what is stored: all that are wanted, or a few objects. It returns when the API server was asked.
-func (g *gap) read(ctx context.Context) (began time.Time, err error) {
-	options := metav1.ListOptions{Limit: few}
-	if g.all {
-		options.Limit = page
-	}
-	stored, objects := "", map[string]string{}
-	for {
-		list, began, err := g.list(ctx, options, objects)
-		if err != nil {
-			return began, err
-		}
-		stored = cmp.Or(stored, list.GetResourceVersion())
-		options.Continue = list.GetContinue()
-		if options.Continue == "" || !g.all {
-			break
-		}
-	}
+func (g *gap) ask(stored string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.stored = stored
-	if g.all || options.Continue == "" && len(objects) <= few { // API servers may ignore the limit
-		g.objects = objects
+}
+
+// state returns what is known of the cache, and the reason.
+func (g *gap) state() (outcome, string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	told := g.told(g.began)
+	switch {
+	case g.err != nil:
+		return g.result, g.err.Error()
+	case told != nil:
+		return g.result, told.Error()
+	case !g.synced():
+		return g.result, "it has not been read"
 	}
-	return time.Time{}, nil
+	return g.result, fmt.Sprintf("it shows version %s, and %s was stored", g.version(), g.stored)
+}
+
+// close waits until the informer shows what is stored, or is not to be waited for, or ctx ends.
+func (g *gap) close(ctx context.Context) outcome {
+	if g.filled = g.synced(); !g.filled {
+		if result := g.fill(ctx); result != current {
+			return result
+		}
+		g.filled = true
+	}
+	differing, result := g.compare(ctx)
+	if result != behind {
+		return result
+	}
+	return g.until(ctx, func() bool {
+		maps.DeleteFunc(differing, g.has)
+		return len(differing) == 0 || g.shows()
+	})
+}
+
+// fill waits until the informer has listed for the first time, for some seconds at most. What is stored is read
+// before, since an informer that lists afterwards shows that at once.
+func (g *gap) fill(ctx context.Context) outcome {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if list, err := g.list(ctx, metav1.ListOptions{Limit: few}, map[string]string{}); err == nil {
+		g.ask(list.GetResourceVersion())
+	}
+	refused := false
+	result := g.until(ctx, func() bool {
+		_, _, err := g.refused(g.clock.Now())
+		refused = err != nil
+		return refused || g.synced()
+	})
+	switch {
+	case g.synced():
+		return current
+	case refused:
+		return rejected
+	case result == behind:
+		return unread
+	}
+	return result
+}
+
+// compare compares the informer with what is stored. The version of an informer is not enough for that: it is the one of the
+// last change of its kind, or of a bookmark, which comes once a minute, while the version of what is stored is one of all kinds.
+// It returns the versions of the objects by their keys, empty for those that are gone. Where more is known, it returns that.
+func (g *gap) compare(ctx context.Context) (objects map[string]string, result outcome) {
+	had, at := g.version(), ""
+	options, objects := metav1.ListOptions{Limit: few}, map[string]string{}
+	for more := true; more; {
+		if g.shows() {
+			return nil, current
+		}
+		asked := g.clock.Now()
+		list, err := g.list(ctx, options, objects)
+		if err != nil {
+			if g.failing(ctx, err, asked) {
+				return nil, rejected
+			}
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the pages are too old
+				options = metav1.ListOptions{Limit: few}
+				clear(objects)
+			}
+			pause, cancel := context.WithTimeout(ctx, currentAgain)
+			result := g.until(pause, g.shows)
+			cancel()
+			if result != behind || ctx.Err() != nil {
+				return nil, result
+			}
+			continue
+		}
+		g.failing(ctx, nil, asked)
+		if options.Continue == "" {
+			at = list.GetResourceVersion()
+		}
+		if g.stored == "" {
+			g.ask(at)
+			if Older(at, had) {
+				g.before = had
+			}
+		}
+		options.Continue, options.Limit = list.GetContinue(), page
+		more = options.Continue != ""
+	}
+	for _, object := range g.store.List() {
+		key, err := toolscache.MetaNamespaceKeyFunc(object)
+		if _, there := objects[key]; err == nil && !there && (g.before != "" || !atLeast(versionOf(object), at)) {
+			objects[key] = ""
+		}
+	}
+	return objects, behind
 }
 
 // list reads a list, and adds the versions of its objects. A list that hangs does not keep others from theirs.
-func (g *gap) list(ctx context.Context, options metav1.ListOptions, objects map[string]string) (list metav1.ListInterface, began time.Time, err error) {
+func (g *gap) list(ctx context.Context, options metav1.ListOptions, objects map[string]string) (metav1.ListInterface, error) {
 	select {
 	case g.lists <- struct{}{}:
 	case <-ctx.Done():
-		return nil, g.clock.Now(), ctx.Err()
+		return nil, ctx.Err()
 	}
 	release := sync.OnceFunc(func() { <-g.lists })
 	defer release()
 	defer time.AfterFunc(slotTime, release).Stop()
-	began = g.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
 	read, err := g.source.ListWithContext(ctx, options)
 	if err != nil {
-		return nil, began, err //nolint:wrapcheck // its kind counts
+		return nil, err //nolint:wrapcheck // its kind counts
 	}
 	err = meta.EachListItem(read, func(object runtime.Object) error {
 		key, err := toolscache.MetaNamespaceKeyFunc(object)
 		objects[key] = versionOf(object)
 		return err //nolint:wrapcheck // wrapped below
 	})
-	if err == nil {
-		list, err = meta.ListAccessor(read)
-	}
 	if err != nil {
-		return nil, began, fmt.Errorf("listing %s: %w", g.kind, err)
+		return nil, fmt.Errorf("listing %s: %w", g.kind, err)
 	}
-	return list, began, nil
-}
-
-// same reports whether the informer has each object as it was stored, or newer, and none that was gone.
-func (g *gap) same() bool {
-	for key, version := range g.objects {
-		if object, found, err := g.store.GetByKey(key); err != nil || !found || Older(versionOf(object), version) {
-			return false
-		}
-	}
-	for _, object := range g.store.List() {
-		key, err := toolscache.MetaNamespaceKeyFunc(object)
-		if _, there := g.objects[key]; err != nil || !there && Older(versionOf(object), g.stored) {
-			return false
-		}
-	}
-	return true
-}
-
-// catchUp asks the API server for nothing that is older than what is stored. One that watches waits until it has seen that,
-// which it asks etcd for, so that the bookmark of a look tells it.
-func (g *gap) catchUp(ctx context.Context) {
-	if g.fresh {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*lookTime)
-	defer cancel()
-	_, err := g.source.ListWithContext(ctx, metav1.ListOptions{FieldSelector: nobody,
-		ResourceVersion: g.stored, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-	g.fresh = err == nil
-}
-
-// look asks the API server what changed after from, for some seconds at most. Two watches in a row that end when their time
-// is over have shown all, too, since one alone may be of an API server that lags behind the one that was asked. An API server
-// that cannot tell whether it has seen what is stored, because etcd does not tell it, must have said nothing for some time.
-func (g *gap) look(ctx context.Context) {
-	watching, cancel := context.WithTimeout(ctx, 2*lookTime)
-	defer cancel()
-	asked := g.clock.Now()
-	changes, err := g.source.WatchWithContext(watching, metav1.ListOptions{
-		ResourceVersion: g.from, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(lookTime / time.Second)),
-	})
+	list, err := meta.ListAccessor(read)
 	if err != nil {
-		g.retry(ctx, err, asked)
-		return
+		return nil, fmt.Errorf("listing %s: %w", g.kind, err)
 	}
-	defer changes.Stop()
-	began := time.Now()
-
-	for !g.known {
-		select {
-		case <-watching.Done():
-			return
-		case event, more := <-changes.ResultChan():
-			switch {
-			case !more && watching.Err() != nil:
-				return
-			case !more:
-				if time.Since(began) < lookTime-lookTime/10 {
-					g.silent = 0
-					g.retry(ctx, io.EOF, asked)
-					return
-				}
-				if g.silent++; g.silent == 1 {
-					g.quiet = asked
-				}
-				g.since = time.Time{}
-				g.known = g.silent > 1 && (g.fresh || g.clock.Since(g.quiet) >= patience)
-				return
-			case event.Type == apiwatch.Error:
-				g.retry(ctx, apierrors.FromObject(event.Object), asked)
-				return
-			}
-			g.since = time.Time{}
-			g.from = versionOf(event.Object)
-			if event.Type != apiwatch.Bookmark {
-				g.newest, g.silent = g.from, 0
-			}
-			g.known = !Older(g.from, g.stored)
-		}
-	}
+	return list, nil
 }
 
-// retry pauses after a request that failed, and records if the API server rejects a kind that was read before. If the API
-// server does not know any more what changed, all objects are compared. The informer may still have an open watch then, so
-// that it does not list again.
-func (g *gap) retry(ctx context.Context, err error, began time.Time) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		g.all, g.stored, g.from, g.newest, g.silent = true, "", "", "", 0
+// failing records what a request was answered, and reports whether all answers have been rejections for long. One that came
+// soon does not say that, since an API server that starts rejects what it answers a moment later.
+func (g *gap) failing(ctx context.Context, err error, asked time.Time) bool {
+	if ctx.Err() == nil {
+		g.mu.Lock()
+		g.err = err
+		g.mu.Unlock()
 	}
-	switch failed := g.synced() && g.failed(err, g.clock.Now()); {
-	case !failed:
+	switch {
+	case err == nil:
 		g.since = time.Time{}
+		return false
+	case !rejection(err):
+		return false
 	case g.since.IsZero():
-		g.since = began
+		g.since = asked
 	}
-	g.mu.Lock()
-	g.last = err
-	g.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(currentAgain):
+	return g.clock.Since(g.since) >= grace
+}
+
+// until waits until the informer is current, by what reports that, or is not to be waited for, or ctx ends.
+func (g *gap) until(ctx context.Context, isCurrent func() bool) outcome {
+	ticks := time.NewTicker(currentEvery)
+	defer ticks.Stop()
+	for {
+		now := g.clock.Now()
+		first, last, err := g.refused(now)
+		switch {
+		case g.stopped() || isCurrent():
+			return current
+		case err != nil && last.After(first) && last.After(g.began) && now.Sub(later(first, g.began)) >= grace:
+			return rejected
+		}
+		select {
+		case <-ctx.Done():
+			return behind
+		case <-ticks.C:
+		}
 	}
+}
+
+// shows reports whether the informer shows the version that was stored.
+func (g *gap) shows() bool {
+	has := g.version()
+	return g.stored != "" && atLeast(has, g.stored) && (g.before == "" || Older(has, g.before))
+}
+
+// has reports whether the informer has an object at least at the given version, or not if that is empty.
+func (g *gap) has(key, version string) bool {
+	object, found, err := g.store.GetByKey(key)
+	if err != nil || !found || version == "" {
+		return err == nil && !found && version == ""
+	}
+	has := versionOf(object)
+	return has == version || g.before == "" && atLeast(has, version)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func versionOf(object any) string {
@@ -411,4 +397,10 @@ func versionOf(object any) string {
 func Older(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order < 0
+}
+
+// atLeast reports whether a version is known to be as new as another one.
+func atLeast(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order >= 0
 }

@@ -29,16 +29,9 @@ type faultyStore struct {
 	// lists answers the n-th limited list (those of Current) if it is not nil.
 	lists func(ctx context.Context, n int) error
 	n     int
-	// look replaces the short watches.
-	look func(ctx context.Context) (apiwatch.Interface, error)
-	// late reports that the API server that answers them has not seen yet what is stored.
-	late func() bool
 }
 
 func (h *faultyStore) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	if o.FieldSelector == nobody && h.late != nil && h.late() {
-		return nil, apierrors.NewTimeoutError("Too large resource version", 1)
-	}
 	if o.Limit == few && h.lists != nil {
 		h.mu.Lock()
 		h.n++
@@ -49,13 +42,6 @@ func (h *faultyStore) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 		}
 	}
 	return h.store.list(ctx, o)
-}
-
-func (h *faultyStore) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-	if *o.TimeoutSeconds < 60 && h.look != nil {
-		return h.look(ctx)
-	}
-	return h.store.watch(ctx, o)
 }
 
 // beginToLead lets the cache be read, calls before, and lets a replica begin to lead. The watch of the informer is let go
@@ -142,71 +128,6 @@ func TestCurrentOneEarlierErrorOfTheInformerDoesNotEndTheWait(t *testing.T) {
 	})
 }
 
-// OPS-028 (part): the API server ends the watch that asks what changed before its time is over, since it shuts down, and has shown nothing.
-func TestCurrentAWatchThatEndsEarlyHasNotShownAll(t *testing.T) {
-	for name, tt := range map[string]struct{ begins, ends time.Duration }{
-		"cut after 1.6 s":                      {0, 1600 * time.Millisecond},
-		"began after 2 s, and was cut at once": {2 * time.Second, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newFaultyStore()
-				first := true
-				h.many = true
-				h.look = func(ctx context.Context) (apiwatch.Interface, error) {
-					if !first {
-						return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
-					}
-					first = false
-					time.Sleep(tt.begins)
-					events := apiwatch.NewRaceFreeFake()
-					go func() {
-						time.Sleep(tt.ends)
-						events.Stop()
-					}()
-					return events, nil
-				}
-				took, current, log := beginToLead(t, h, func(*Watches) {
-					h.change(apiwatch.Added, "new")
-				})
-				if !current {
-					t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
-				}
-			})
-		})
-	}
-}
-
-// OPS-028 (part): the API server whose watch asks lags behind the one that answered the list: its watch ends in time without a bookmark as
-// new as what is stored.
-func TestCurrentAWatchOfALaggingAPIServerHasNotShownAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newFaultyStore()
-		first := true
-		h.many = true
-		h.look = func(ctx context.Context) (apiwatch.Interface, error) {
-			if !first {
-				return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
-			}
-			first = false
-			events := apiwatch.NewRaceFreeFake()
-			go func() {
-				time.Sleep(time.Second)
-				events.Action(apiwatch.Bookmark, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}})
-				time.Sleep(2 * time.Second)
-				events.Stop()
-			}()
-			return events, nil
-		}
-		took, current, log := beginToLead(t, h, func(*Watches) {
-			h.change(apiwatch.Added, "new")
-		})
-		if !current {
-			t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
-		}
-	})
-}
-
 // OPS-028 (part): a list that is not answered at all: the log is to say which kind is waited for.
 func TestCurrentAListThatHangsIsNamedInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -223,37 +144,6 @@ func TestCurrentAListThatHangsIsNamedInTheLog(t *testing.T) {
 	})
 }
 
-// OPS-028 (part): the API server that answers all watches sees for 20 s nothing that etcd stores, while lists with a limit are
-// answered by etcd.
-func TestCurrentWatchesOfAnAPIServerThatSeesNothingForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newFaultyStore()
-		h.many = true
-		began := time.Now()
-		h.late = func() bool { return time.Since(began) < 20*time.Second }
-		h.look = func(ctx context.Context) (apiwatch.Interface, error) {
-			if !h.late() {
-				return h.store.watch(ctx, metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: new(int64(3))})
-			}
-			events := apiwatch.NewRaceFreeFake()
-			go func() {
-				time.Sleep(time.Second)
-				events.Action(apiwatch.Bookmark, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}})
-				time.Sleep(2 * time.Second)
-				events.Stop()
-			}()
-			return events, nil
-		}
-		took, current, log := beginToLead(t, h, func(*Watches) {
-			h.change(apiwatch.Added, "new")
-			began = time.Now()
-		})
-		if !current {
-			t.Errorf("controllers begin after %s, and the cache lacks an object that was stored\n%s", took, log)
-		}
-	})
-}
-
 // OPS-028 (part): the API server calls a conversion webhook whose pod was on a node that is gone, and rejects the list after half a minute.
 // Other kinds, of which all is well, do not wait for that, and the log says what the API server answers.
 func TestCurrentAListThatIsRejectedLate(t *testing.T) {
@@ -264,7 +154,7 @@ func TestCurrentAListThatIsRejectedLate(t *testing.T) {
 		for _, example := range []runtime.Object{&corev1.ConfigMap{}, &corev1.LimitRange{}, &corev1.Service{}, &corev1.Node{}, &corev1.Event{}, &corev1.Namespace{}} {
 			go follow(noWatchList{&toolscache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					if o.Limit == 0 {
+					if o.Limit == 0 || o.Limit > page {
 						return &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, nil
 					}
 					select {

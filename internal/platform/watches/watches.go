@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -46,12 +47,13 @@ type Watches struct {
 	scheme *runtime.Scheme
 	clock  clock.PassiveClock
 	read   atomic.Bool
-	// waits is taken by the one who waits until caches are current, which is until a time that is set by the first one.
-	waits chan struct{}
-	until time.Time
+	// lists limits how many kinds Current reads at once.
+	lists chan struct{}
 
 	mu  sync.Mutex
 	all []*watch
+	// until is when Current waits no longer; it is set by the first call.
+	until time.Time
 }
 
 // watch is one informer.
@@ -62,19 +64,23 @@ type watch struct {
 	store   toolscache.Store
 	version func() string
 	source  toolscache.ListerWatcherWithContext
-	// awaited reports that Current has waited for it.
-	awaited bool
+	// gap is what Current waits for, or has waited for; nil if it has not, or the informer had not listed yet. It is under
+	// the mutex of Watches.
+	gap *gap
 
 	mu sync.Mutex
 	// err is the last rejection. first and last are the times of the first and the last rejection of the
 	// current series.
 	err         error
 	first, last time.Time
+	// answer is the last error of any sort, which the informer was told at answered.
+	answer   error
+	answered time.Time
 }
 
 // New returns Watches without informers.
 func New(scheme *runtime.Scheme, c clock.PassiveClock) *Watches {
-	return &Watches{scheme: scheme, clock: c, waits: make(chan struct{}, 1)}
+	return &Watches{scheme: scheme, clock: c, lists: make(chan struct{}, currentLists)}
 }
 
 // Following returns a function that makes informers by next and follows them. nil means the default of
@@ -117,9 +123,9 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 	}
 }
 
-// failed records an error of the API server that means that the kind cannot be read, and reports whether err
-// is such an error. An API server that does not respond or is overloaded says nothing about the kind.
-func (o *watch) failed(err error, now time.Time) bool {
+// rejection reports whether an error of the API server means that the kind cannot be read. An API server that does not respond
+// or is overloaded says nothing about the kind, and neither does a load balancer before it.
+func rejection(err error) bool {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), !errors.As(err, &status),
@@ -127,10 +133,17 @@ func (o *watch) failed(err error, now time.Time) bool {
 		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return false
 	}
+	return status.Status().Code != http.StatusBadGateway
+}
 
+// failed records an error of the informer, and reports whether it means that the kind cannot be read.
+func (o *watch) failed(err error, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
+	o.answer, o.answered = err, now
+	if !rejection(err) {
+		return false
+	}
 	if o.err == nil || now.Sub(o.last) > recent {
 		o.first = now
 	}
@@ -147,6 +160,16 @@ func (o *watch) refused(now time.Time) (first, last time.Time, err error) {
 		return time.Time{}, time.Time{}, nil
 	}
 	return o.first, o.last, o.err
+}
+
+// told returns the last error that the informer was told since then, or nil.
+func (o *watch) told(since time.Time) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.answered.Before(since) {
+		return nil
+	}
+	return o.answer
 }
 
 // Failure is a kind that cannot be watched.

@@ -16,14 +16,15 @@ import (
 
 // PullJobs gives several controllers access to the metadata of ImagePullJobs in the caches.
 type PullJobs struct {
-	cache  cache.Cache
-	mapper meta.RESTMapper
-	index  *reconcile.Index
+	cache   cache.Cache
+	mapper  meta.RESTMapper
+	current func(context.Context) error
+	index   *reconcile.Index
 }
 
-// NewPullJobs returns the ImagePullJobs of a manager's cache.
-func NewPullJobs(c cache.Cache, mapper meta.RESTMapper) *PullJobs {
-	return &PullJobs{cache: c, mapper: mapper,
+// NewPullJobs returns the ImagePullJobs of a manager's cache. current is that of [reconcile.LateKind].
+func NewPullJobs(c cache.Cache, mapper meta.RESTMapper, current func(context.Context) error) *PullJobs {
+	return &PullJobs{cache: c, mapper: mapper, current: current,
 		index: &reconcile.Index{Object: NewPullJob(), Field: OwnerIndex, Of: IndexByController}}
 }
 
@@ -44,6 +45,7 @@ func (p *PullJobs) Watch(
 		Object:  NewPullJob(),
 		Indexes: []*reconcile.Index{p.index},
 		Handler: toOwner,
+		Current: p.current,
 		Served:  func() { filled.Store(true) },
 		Waiting: wake,
 		Without: "Images are not pulled ahead",

@@ -64,7 +64,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		meters: newMeters()}
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.AdvancedCronJob{})
 	for _, kind := range advancedcronjob.Kinds {
-		if err := r.follow(mgr, kind).AddTo(ctx, b); err != nil {
+		if err := r.follow(mgr, options.Current, kind).AddTo(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) controller() *controller {
 }
 
 // follow returns what watches the children of a kind.
-func (r *Reconciler) follow(mgr ctrl.Manager, kind advancedcronjob.Kind) *reconcile.LateKind {
+func (r *Reconciler) follow(mgr ctrl.Manager, current func(context.Context) error, kind advancedcronjob.Kind) *reconcile.LateKind {
 	return &reconcile.LateKind{
 		Cache:      mgr.GetCache(),
 		Mapper:     mgr.GetRESTMapper(),
@@ -91,6 +91,7 @@ func (r *Reconciler) follow(mgr ctrl.Manager, kind advancedcronjob.Kind) *reconc
 		Indexes:    indexes(kind),
 		Handler:    handler.EnqueueRequestsFromMapFunc(requests),
 		Predicates: []predicate.Predicate{predicate.Funcs{UpdateFunc: changed}},
+		Current:    current,
 		Served:     func() { r.served.Add(kind) },
 		Waiting: func(ctx context.Context) ([]ctrl.Request, error) {
 			return reconcile.Due(ctx, r.API, &appsv1beta1.AdvancedCronJobList{},

@@ -61,7 +61,7 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 		defer stop()
 		informers := &informertest.FakeInformers{Scheme: jobs}
 		kube := &Kube{podapply.Reader{API: &own.API{Client: reader}}}
-		w, known := podapply.NewPullJobs(informers, mapper).Watch(handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
+		w, known := podapply.NewPullJobs(informers, mapper, nil).Watch(handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
 			handler.OnlyControllerOwner()), kube.betweenRevisions)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()

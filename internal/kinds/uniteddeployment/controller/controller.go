@@ -91,7 +91,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			builder.WithPredicates(podChanges))
 
 	for _, kind := range uniteddeployment.Kinds {
-		if err := r.follow(mgr, kind).AddTo(ctx, b); err != nil {
+		if err := r.follow(mgr, options.Current, kind).AddTo(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (r *Reconciler) controller() *controller {
 }
 
 // follow returns what watches the children of a kind.
-func (r *Reconciler) follow(mgr ctrl.Manager, kind uniteddeployment.Kind) *reconcile.LateKind {
+func (r *Reconciler) follow(mgr ctrl.Manager, current func(context.Context) error, kind uniteddeployment.Kind) *reconcile.LateKind {
 	return &reconcile.LateKind{
 		Cache:      mgr.GetCache(),
 		Mapper:     mgr.GetRESTMapper(),
@@ -115,6 +115,7 @@ func (r *Reconciler) follow(mgr ctrl.Manager, kind uniteddeployment.Kind) *recon
 		Indexes:    []*reconcile.Index{{Object: object(kind), Field: byOwner, Of: indexOwner}},
 		Handler:    handler.EnqueueRequestsFromMapFunc(r.ofChild),
 		Predicates: []predicate.Predicate{predicate.Funcs{UpdateFunc: changed}},
+		Current:    current,
 		Served:     func() { r.served.Add(kind) },
 		Waiting: func(ctx context.Context) ([]ctrl.Request, error) {
 			return reconcile.Due(ctx, r.API, &appsv1beta1.UnitedDeploymentList{},
