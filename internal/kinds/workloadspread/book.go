@@ -1,12 +1,9 @@
 package workloadspread
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -106,6 +103,11 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		})
 	}
 
+	if deleted >= 0 && !l.happened(p, deleted, pod.Key) {
+		// The API server will answer that the earlier pod is there. Its deletion may happen yet.
+		return Decision{Subset: &l.spread.Spec.Subsets[deleted]}, nothing
+	}
+
 	chosen := deleted
 	if deleted < 0 || !l.room(p, deleted) {
 		chosen = -1
@@ -135,51 +137,12 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		if deleted >= 0 {
 			// The name is free again, and so is the place of the earlier pod. It was added to the missing
 			// replicas when the deletion was booked, and is taken only if the pod returns to it.
-			gone(p.change(deleted), pod.Key)
+			l.gone(p, deleted, pod.Key)
 		}
 		status := p.change(chosen)
 		status.CreatingPods[pod.Key] = metav1.NewTime(l.now)
 		status.MissingReplicas--
 	}
-}
-
-// askedMost is how many deletions that have not happened are looked for at most, to find one place.
-const askedMost = 20
-
-// room reports whether a subset has a free place, even if deletions that were admitted have not happened. Those are forgotten, so
-// that they free no place until their pods go (WS-074).
-func (l *Ledger) room(p *page, i int) bool {
-	s := &p.list[i]
-	if !free(s) || s.MissingReplicas == Unlimited || len(s.DeletingPods) == 0 || l.Going == nil {
-		return free(s)
-	}
-	quota := quotaOf(&l.spread.Spec.Subsets[i], l.target)
-	// needed is how many of the deletions must have happened.
-	needed := int64(s.Replicas) + int64(len(s.CreatingPods)) + 1 - int64(quota)
-	if needed <= 0 {
-		return true
-	}
-	var stay []string
-	names := slices.SortedFunc(maps.Keys(s.DeletingPods), func(a, b string) int {
-		return cmp.Or(s.DeletingPods[a].Compare(s.DeletingPods[b].Time), strings.Compare(a, b))
-	})
-	for _, name := range names {
-		switch {
-		case needed <= 0 || len(stay) == askedMost:
-		case l.Going(name, s.DeletingPods[name].Time):
-			needed--
-		default:
-			stay = append(stay, name)
-		}
-	}
-	if len(stay) > 0 {
-		s = p.change(i)
-		for _, name := range stay {
-			delete(s.DeletingPods, name)
-		}
-		s.MissingReplicas = min(s.MissingReplicas, missing(&s.WorkloadSpreadSubsetCounters, quota))
-	}
-	return free(s) && (needed <= 0 || len(stay) < askedMost)
 }
 
 func nothing() {}
@@ -231,6 +194,7 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 			delete(status.CreatingPods, pod.Booking)
 		}
 		status.DeletingPods[pod.Name] = metav1.NewTime(l.now)
+		p.looked.happened[pod.Name] = false // not before this is written
 		l.free(status, i)
 	}
 }

@@ -46,10 +46,10 @@ func (b *bookings) write(d Decision) {
 	}
 }
 
-// used is how many pods are in a subset or will be: neither ended nor about to.
+// used is how many pods are in a subset or will be. Those that are about to go may stay, since their deletion may be refused.
 func (b *bookings) used(subset string) (n int32) {
 	for _, p := range b.pods {
-		if p.subset == subset && !p.doomed && (p.active || !p.stored) {
+		if p.subset == subset && (p.active || !p.stored) {
 			n++
 		}
 	}
@@ -57,7 +57,13 @@ func (b *bookings) used(subset string) (n int32) {
 }
 
 func (b *bookings) place(r *rapid.T, p *bookedPod) {
-	d := Create(b.spread, nil, Creation{Key: p.key, Generated: p.generated, Version: "v"}, b.now)
+	l := NewLedger(b.spread, nil, b.now)
+	l.Going = func(name string, _ time.Time) bool {
+		return !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && o.active })
+	}
+	d, commit := l.Create(Creation{Key: p.key, Generated: p.generated, Version: "v"})
+	commit()
+	d.List = l.Changed()["v"]
 	if d.Subset == nil {
 		return
 	}
@@ -141,8 +147,8 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 	}
 }
 
-// WS-072, WS-073, WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations, deletions,
-// repeated requests, pods that end, changes of the spec and counts from a cache that lags, no pod is put into
+// WS-072, WS-073, WS-074 (part), WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations,
+// deletions that happen or are refused, repeated requests, pods that end, changes of the spec and counts from a cache that lags, no pod is put into
 // a subset that has its quota already.
 func TestQuotasHoldProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -216,6 +222,11 @@ func TestQuotasHoldProperty(t *testing.T) {
 					}
 					b.write(Delete(b.spread, nil, deletion, b.now))
 					p.doomed = true
+				}
+			},
+			"refuse a deletion": func(*rapid.T) {
+				if p := one(func(p *bookedPod) bool { return p.active && p.doomed }); p != nil {
+					p.doomed = false
 				}
 			},
 			"go": func(*rapid.T) {

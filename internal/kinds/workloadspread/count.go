@@ -235,10 +235,19 @@ func (c *counter) going(
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
-	return comes && goes && c.byName[name] == nil &&
+	return comes && goes && !c.shown(before.Name, name, created.Time) &&
 		!c.expired(c.since(before.Name, name, created, false), CreationTimeout) &&
 		!c.expired(c.since(before.Name, name, deleted, true), DeletionTimeout)
 }
+
+// shown reports whether the pod of that name was seen, and not an earlier one or one of another subset.
+func (c *counter) shown(subset, name string, booked time.Time) bool {
+	pod := c.byName[name]
+	return pod != nil && pod.Subset == subset && !earlier(pod, booked)
+}
+
+// earlier reports whether a pod is older than any request could be that was booked at that time.
+func earlier(pod *Seen, booked time.Time) bool { return pod.Created.Add(CreationTimeout).Before(booked) }
 
 func (c *counter) since(subset, key string, at metav1.Time, deletion bool) time.Time {
 	return c.known.Since(listOf(c.version, subset, deletion), key, at, c.now)
@@ -295,5 +304,5 @@ const moment = time.Millisecond
 func (c *counter) came(subset, key string, booked time.Time) bool {
 	pod, ok := c.byKey[key]
 	return ok && pod.Subset == subset &&
-		(pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
+		(pod.Booking != "" || !earlier(pod, booked))
 }
