@@ -91,11 +91,11 @@ type tally struct {
 	active map[string]map[string]int32
 	// byName holds the pods by name, byKey by the key that they were booked under.
 	byName, byKey map[string]*Seen
-	// unseen are the keys of bookings whose pods exist in the API server but not in the cache.
-	unseen map[string]bool
-	// only, if not nil, holds the keys of the overdue creations that the API server was asked about. For
-	// others it is not known whether their pods still come.
-	only map[string]bool
+	// unseen are the overdue creations whose pods exist in the API server but not in the cache.
+	unseen map[LostBooking]bool
+	// only, if not nil, holds the overdue creations that the API server was asked about. For others it is not
+	// known whether their pods still come.
+	only map[LostBooking]bool
 	// known records since when bookings are known; see [Note].
 	known firstseen.Times
 }
@@ -122,7 +122,7 @@ func listOf(version, subset string, deletion bool) string {
 	return fmt.Sprintf("%s/%s/%t", version, subset, deletion)
 }
 
-func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
+func newTally(pods []Seen, unseen map[LostBooking]bool, now time.Time) *tally {
 	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)),
 		byKey: make(map[string]*Seen, len(pods)), unseen: unseen}
 	for i := range pods {
@@ -247,7 +247,9 @@ func (c *counter) shown(subset, name string, booked time.Time) bool {
 }
 
 // earlier reports whether a pod is older than any request could be that was booked at that time.
-func earlier(pod *Seen, booked time.Time) bool { return pod.Created.Add(CreationTimeout).Before(booked) }
+func earlier(pod *Seen, booked time.Time) bool {
+	return pod.Created.Add(CreationTimeout).Before(booked)
+}
 
 func (c *counter) since(subset, key string, at metav1.Time, deletion bool) time.Time {
 	return c.known.Since(listOf(c.version, subset, deletion), key, at, c.now)
@@ -270,7 +272,7 @@ func (c *counter) keep(
 		}
 		since := c.since(subset, key, at, deletion)
 		expired := c.expired(since, timeout)
-		if expired && (deletion || !c.mayBe(key)) {
+		if expired && (deletion || !c.mayBe(LostBooking{Subset: subset, Pod: key})) {
 			lost = append(lost, key)
 			continue
 		}
@@ -293,7 +295,7 @@ func (c *counter) keep(
 }
 
 // mayBe reports whether the pod of an overdue creation exists, or may exist.
-func (t *tally) mayBe(key string) bool { return t.unseen[key] || t.only != nil && !t.only[key] }
+func (t *tally) mayBe(of LostBooking) bool { return t.unseen[of] || t.only != nil && !t.only[of] }
 
 // moment is added to a deadline, since a check for "older than" only succeeds after it.
 const moment = time.Millisecond
