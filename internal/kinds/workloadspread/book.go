@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,7 +23,12 @@ type Creation struct {
 	Generated bool
 	// Version is the version of the pod (WS-081).
 	Version string
+	// At is when this very request booked the pod, and zero if that is not known.
+	At time.Time
 }
+
+// own reports whether the booking under the key of the pod may be of this very request.
+func (pod *Creation) own(at metav1.Time) bool { return pod.Generated || pod.At.Unix() == at.Unix() }
 
 // Deletion is a pod that is about to be deleted.
 type Deletion struct {
@@ -37,9 +43,10 @@ type Deletion struct {
 type Decision struct {
 	// Subset is the subset that the pod is put into, or nil.
 	Subset *appsv1beta1.WorkloadSpreadSubset
-	// Booked reports that the pod is in the list of bookings. Made reports that this decision, not an earlier
-	// one, booked it.
+	// Booked reports that the pod is in the list of bookings. Made reports that this very request, not an
+	// earlier one, booked it, and At is when.
 	Booked, Made bool
+	At           time.Time
 	// List is the list to be written for the version of the pod, or nil if there is nothing to write. It is
 	// not set if several decisions are made together.
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
@@ -87,13 +94,24 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		// A key with both bookings belongs to an earlier pod that nobody has counted yet.
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	}); i >= 0 {
-		again := func() {}
-		if firstseen.HalfOver(p.list[i].CreatingPods[pod.Key].Time, CreationTimeout, l.now) {
-			// The booking stems from a request that failed long ago, and would expire before this pod can be
-			// seen. Renew it, in the same place.
-			again = func() { p.change(i).CreatingPods[pod.Key] = metav1.NewTime(l.now) }
+		at := p.list[i].CreatingPods[pod.Key]
+		decision := Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}
+		if pod.own(at) {
+			decision.Made, decision.At = !pod.At.IsZero(), pod.At
 		}
-		return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}, again
+		if pod.own(at) && !firstseen.HalfOver(at.Time, CreationTimeout, l.now) {
+			return decision, nothing
+		}
+		// The booking stems from another request. If that is refused now, it must not give the place back, and
+		// if it failed long ago, the booking would expire before this pod can be seen. Renew it, in the same
+		// place.
+		return decision, func() {
+			at := p.list[i].CreatingPods[pod.Key].Add(time.Second)
+			if at.Before(l.now) {
+				at = l.now
+			}
+			p.change(i).CreatingPods[pod.Key] = metav1.NewTime(at)
+		}
 	}
 
 	deleted := -1
@@ -132,7 +150,7 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		return Decision{Reason: noRoom}, nothing
 	}
 
-	return Decision{Subset: subset, Booked: true, Made: true}, func() {
+	return Decision{Subset: subset, Booked: true, Made: true, At: l.now}, func() {
 		l.size += size
 		if deleted >= 0 {
 			// The name is free again, and so is the place of the earlier pod. It was added to the missing
@@ -147,12 +165,14 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 
 func nothing() {}
 
-// Release decides whether the place of a refused creation is given back. The returned function gives it back.
+// Release decides whether the place of a refused creation is given back. The returned function gives it back. It is not if another
+// request has used the booking after this one, which may have created the pod.
 func (l *Ledger) Release(pod Creation) (Decision, func()) {
 	p := l.page(pod.Version)
 	i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		// A key with both bookings holds no place.
-		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
+		at, booked := s.CreatingPods[pod.Key]
+		return booked && !has(s.DeletingPods, pod.Key) && (pod.At.IsZero() || pod.own(at))
 	})
 	if i < 0 {
 		return Decision{Reason: "it is not booked"}, nothing

@@ -96,7 +96,11 @@ func (b *Booker) Create(
 	}
 
 	return b.settle(ctx, spread, "creation", prepare,
-		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
+		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) {
+			decision, book := l.Create(pod)
+			pod.At = decision.At // a write whose answer was lost is found again by that
+			return decision, book
+		})
 }
 
 // byOrdinal chooses a subset without booking. Whether pods can be scheduled to a subset is taken from the
