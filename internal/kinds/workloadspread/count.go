@@ -209,13 +209,18 @@ func (c *counter) here(subset, name string) *Seen {
 	return pod
 }
 
-// coming returns the creations that are still waited for. A creation is not if its pod was seen, or if the
-// deletion of its pod is booked, too, unless the pod is a passing one.
+// coming returns the creations that are still waited for. A creation is not if its pod was seen. If the
+// deletion of its pod is booked, too, it is waited for as long as the pod may be a passing one, and is overdue
+// after that: the deletion may have been refused.
 func (c *counter) coming(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {
-	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) bool {
-		return c.passing(before, key) || !has(before.DeletingPods, key) && !c.came(subset, key, at)
+	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) (waits, overdue bool) {
+		if c.passing(before, key) {
+			return true, false
+		}
+		goes := has(before.DeletingPods, key)
+		return !c.came(subset, key, at) && !(goes && c.shown(subset, key, at)), goes
 	})
 }
 
@@ -224,8 +229,8 @@ func (c *counter) coming(
 func (c *counter) going(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {
-	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool {
-		return c.passing(before, name) || c.here(subset, name) != nil
+	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) (waits, overdue bool) {
+		return c.passing(before, name) || c.here(subset, name) != nil, false
 	})
 }
 
@@ -262,16 +267,17 @@ func (c *counter) expired(since time.Time, timeout time.Duration) bool {
 // keep returns the bookings that are still waited for and have not expired.
 func (c *counter) keep(
 	subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool,
-	waits func(key string, at time.Time) bool,
+	waits func(key string, at time.Time) (waits, overdue bool),
 ) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
-		if !waits(key, at.Time) {
+		waits, overdue := waits(key, at.Time)
+		if !waits {
 			continue
 		}
 		since := c.since(subset, key, at, deletion)
-		expired := c.expired(since, timeout)
+		expired := overdue || c.expired(since, timeout)
 		if expired && (deletion || !c.mayBe(LostBooking{Subset: subset, Pod: key})) {
 			lost = append(lost, key)
 			continue

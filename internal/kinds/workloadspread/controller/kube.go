@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -199,7 +198,10 @@ func (k *kubeReader) Placed(
 
 	look := func(pod *metav1.PartialObjectMetadata) error {
 		placed, ok := pub.ParsePlacement(pod.Annotations)
-		of := workloadspread.LostBooking{Subset: placed.Subset, Pod: cmp.Or(placed.UID, pod.Name)}
+		of := workloadspread.LostBooking{Subset: placed.Subset, Pod: placed.UID}
+		if !wanted[of] { // or renamed, since its deletion was booked (WS-103)
+			of.Pod = pod.Name
+		}
 		if !ok || placed.Name != spread.Name || pod.DeletionTimestamp != nil || !wanted[of] {
 			return nil
 		}

@@ -114,7 +114,7 @@ func TestWhichPodsAreThere(t *testing.T) {
 	var selectors []string
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "p", "1", `{"name":"ws","subset":"a"}`),
 		pod("d", "x", "2", `{"name":"ws","subset":"a","uid":"id"}`), pod("d", "made-again", "3", `{"name":"ws","subset":"a"}`),
-		pod("d", "others", "4", `{"name":"other","subset":"a"}`), pod("d", "none", "5", ``), pod("e", "elsewhere", "6", `{"name":"ws","subset":"a"}`),
+		pod("d", "renamed", "10", `{"name":"ws","subset":"a","uid":"other-id"}`), pod("d", "others", "4", `{"name":"other","subset":"a"}`), pod("d", "none", "5", ``), pod("e", "elsewhere", "6", `{"name":"ws","subset":"a"}`),
 		pod("d", "shown", "7", `{"name":"ws","subset":"a"}`), pod("d", "in-b", "8", `{"name":"ws","subset":"b"}`),
 		pod("d", "ending", "9", `{"name":"ws","subset":"a"}`, "x/y")).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -127,7 +127,7 @@ func TestWhichPodsAreThere(t *testing.T) {
 	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "shown", "7", `{"name":"ws","subset":"a"}`),
 		pod("d", "made-again", "earlier", `{"name":"ws","subset":"a"}`)).Build()
 	var overdue []workloadspread.LostBooking
-	for _, key := range []string{"p", "id", "x", "made-again", "others", "none", "elsewhere", "shown", "in-b", "ending", "never"} {
+	for _, key := range []string{"p", "id", "renamed", "made-again", "others", "none", "elsewhere", "shown", "in-b", "ending", "never"} {
 		overdue = append(overdue, workloadspread.LostBooking{Subset: "a", Pod: key})
 	}
 	found, err := (&kubeReader{&Kube{API: &reconcile.API{Client: cache, Live: live}}}).Placed(t.Context(),
@@ -135,7 +135,8 @@ func TestWhichPodsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[workloadspread.LostBooking]bool{{Subset: "a", Pod: "p"}: true, {Subset: "a", Pod: "id"}: true, {Subset: "a", Pod: "made-again"}: true}
+	want := map[workloadspread.LostBooking]bool{{Subset: "a", Pod: "p"}: true, {Subset: "a", Pod: "id"}: true, {Subset: "a", Pod: "renamed"}: true,
+		{Subset: "a", Pod: "made-again"}: true}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("bookings that were found (-want +got):\n%s", diff)
 	}
@@ -247,5 +248,48 @@ func TestACreationOfAPodThatExistsExpires(t *testing.T) {
 				t.Errorf("the API server listed all pods of the namespace %d times in ten minutes", looks)
 			}
 		})
+	}
+}
+
+// WS-151 (part), WS-152 (part): the manager's watch of pods stands still. A pod that it has not seen is deleted, which renames its
+// booking, and the deletion is refused. The pod is there all the time, and keeps its place.
+func TestAPodThatTheCacheShowsLateIsNotDeleted(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
+		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 0)
+	rests(t, s)
+	s.scale(1)
+	s.workload()
+	s.requests()
+	pod := s.AllPods()[0]
+	show := func() {
+		s.Events(1 << 20)
+		s.Hide(podKey(pod.Name))
+	}
+	show()
+	s.Manage()
+	placed, _ := workloadspread.PlacementOf(s.spread(), pod)
+	ledger := workloadspread.NewLedger(s.spread(), targetFrom(s.Get(deploymentKey)), s.Now())
+	d, commit := ledger.Delete(workloadspread.Deletion{Name: pod.Name, Version: "v1", Subset: placed.Subset, Booking: placed.UID})
+	commit()
+	if !d.Booked {
+		t.Fatal(d)
+	}
+	s.book("v1", ledger)
+	for range 60 {
+		show()
+		s.Manage()
+		s.Pass(time.Second)
+	}
+	s.admit("v1")
+	s.admit("v1")
+	s.requests()
+	n := 0
+	for _, pod := range s.active() {
+		if placed, _ := workloadspread.PlacementOf(s.spread(), pod); placed.Subset == "a" {
+			n++
+		}
+	}
+	if n > 2 {
+		t.Errorf("subset a of 2 has %d active pods", n)
 	}
 }
