@@ -245,6 +245,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 			Version: s.Versioned.Of(pod),
 			Subset:  placement.Subset,
 			Booking: placement.UID,
+			Created: pod.CreationTimestamp.Time,
 		})
 	switch {
 	case err != nil: // the controller counts the pod when it is gone

@@ -37,6 +37,8 @@ type Deletion struct {
 	// Subset is the subset that its placement names. Booking is the ID of its booking there, and is empty if
 	// the pod was booked under its name.
 	Subset, Booking string
+	// Created is when the pod was created, and zero if that is not known.
+	Created time.Time
 }
 
 // Decision is what the ledger decides about a pod.
@@ -197,6 +199,11 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)},
 				nothing
 		}
+	}
+
+	if at, comes := p.list[i].CreatingPods[pod.Name]; comes && !pod.Created.IsZero() &&
+		pod.Created.Add(CreationTimeout).Before(at.Time) {
+		return Decision{Reason: fmt.Sprintf("the creation of the next pod %s is booked", pod.Name)}, nothing
 	}
 
 	size, ok := l.takes(pod.Version, pod.Name)

@@ -251,8 +251,12 @@ func (c *counter) shown(subset, name string, booked time.Time) bool {
 	return pod != nil && pod.Subset == subset && !earlier(pod, booked)
 }
 
-// earlier reports whether a pod is older than any request could be that was booked at that time.
+// earlier reports whether a pod is older than any request could be that was booked at that time. One that has
+// ended is, too, if it was created before that at all: if clocks differ, its place is only seen late.
 func earlier(pod *Seen, booked time.Time) bool {
+	if !pod.Active {
+		return pod.Created.Unix() < booked.Unix()
+	}
 	return pod.Created.Add(CreationTimeout).Before(booked)
 }
 
