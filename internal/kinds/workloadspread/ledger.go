@@ -97,8 +97,9 @@ func (l *Ledger) page(version string) *page {
 			looked: looked{map[string]bool{}, map[int][]string{}, map[int]int64{}}}
 		for i := range list {
 			if settles(&list[i], uncountedMost, l.now) {
-				p.copied(i)
-				settle(&list[i], uncountedMost, l.now)
+				if p.copied(i); l.refused(&list[i]) {
+					settle(&list[i], uncountedMost, l.now)
+				}
 			}
 		}
 		l.pages[version] = p

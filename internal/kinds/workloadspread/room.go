@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
 // askedMost is how many deletions that have not happened one ledger finds at most. Places that others have freed are not seen then,
@@ -97,4 +99,25 @@ func (l *Ledger) gone(p *page, i int, name string) {
 		p.looked.happened[name] = false // that of the next pod of the name
 		p.looked.sure[i]--
 	}
+}
+
+// refused forgets the deletions that would be settled and have not happened: nobody counts, and their pods would free places
+// (WS-153). It returns false if some could not be asked about, which is done with the next decisions.
+func (l *Ledger) refused(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+	for _, name := range uncounted(s.DeletingPods, nil, uncountedMost, l.now) {
+		switch {
+		case l.Going == nil:
+			return true
+		case l.stayed == askedMost:
+			return false
+		case l.Going(name, s.DeletingPods[name].Time):
+			continue
+		}
+		l.stayed++
+		delete(s.DeletingPods, name)
+		if s.MissingReplicas > 0 {
+			s.MissingReplicas--
+		}
+	}
+	return true
 }
