@@ -398,3 +398,36 @@ func TestAskingLosesNoRaces(t *testing.T) {
 		})
 	}
 }
+
+// WS-074 (part): while the API server does not answer reads of pods, no place is free that depends on them, and pods are admitted in
+// time.
+func TestAskingEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBookServer(t, withV(t, `{name: a, replicas: 2, missingReplicas: 2, deletingPods: {x: "2000-01-01T00:00:00Z", y: "2000-01-01T00:00:00Z"}}, {name: b, replicas: 0, missingReplicas: 3}`))
+		stored := s.stored(t)
+		var reads atomic.Int32
+		b := NewBooker(writing(s), slowPods(s, time.Hour, &reads), func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return stored }, &standing{}, logr.Discard(), time.Now)
+		for i, within := range []time.Duration{time.Minute, 2 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			begin := time.Now()
+			d, err := b.Create(ctx, stored, workloadspread.Creation{Key: fmt.Sprint("new-", i), Generated: true, Version: "v"}, prepared)
+			cancel()
+			if err != nil || chosen(d) != "b" {
+				t.Errorf("got subset %s, %v, want subset b", chosen(d), err)
+			}
+			if took := time.Since(begin); took > min(time.Second, within/4) {
+				t.Errorf("it took %s of %s", took, within)
+			}
+		}
+		// A request that ends meanwhile tells nothing about the pods.
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if _, err := b.Create(ctx, stored, workloadspread.Creation{Key: "ends", Generated: true, Version: "v"}, prepared); err == nil {
+			t.Error("a request that ended was decided")
+		}
+		if _, known := b.deletions.known(types.NamespacedName{Namespace: "d", Name: "y"}, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); known {
+			t.Error("what was not answered is remembered")
+		}
+	})
+}
