@@ -56,11 +56,16 @@ func (b *bookings) used(subset string) (n int32) {
 	return n
 }
 
-func (b *bookings) place(r *rapid.T, p *bookedPod) {
+func (b *bookings) ledger() *Ledger {
 	l := NewLedger(b.spread, nil, b.now)
 	l.Going = func(name string, _ time.Time) bool {
 		return !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && o.active })
 	}
+	return l
+}
+
+func (b *bookings) place(r *rapid.T, p *bookedPod) {
+	l := b.ledger()
 	d, commit := l.Create(Creation{Key: p.key, Generated: p.generated, Version: "v"})
 	commit()
 	d.List = l.Changed()["v"]
@@ -204,6 +209,15 @@ func TestQuotasHoldProperty(t *testing.T) {
 				}
 				b.place(r, &bookedPod{key: name, name: name})
 			},
+			"create what exists": func(*rapid.T) { // and be answered so
+				if p := one(func(p *bookedPod) bool { return p.active }); p != nil {
+					l := b.ledger()
+					d, commit := l.Create(Creation{Key: p.name, Version: "v"})
+					commit()
+					d.List = l.Changed()["v"]
+					b.write(d)
+				}
+			},
 			"end a request": func(r *rapid.T) {
 				if p := one(func(p *bookedPod) bool { return !p.stored }); p != nil {
 					b.finish(r, p)
@@ -216,7 +230,7 @@ func TestQuotasHoldProperty(t *testing.T) {
 			},
 			"delete": func(*rapid.T) {
 				if p := one(func(p *bookedPod) bool { return p.active && !p.doomed }); p != nil {
-					deletion := Deletion{Name: p.name, Version: "v", Subset: p.subset}
+					deletion := Deletion{Name: p.name, Version: "v", Subset: p.subset, Created: p.admitted}
 					if p.generated {
 						deletion.Booking = p.key
 					}
