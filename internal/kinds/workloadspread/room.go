@@ -8,8 +8,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// askedMost is how many deletions that have not happened one ledger finds at most. Places that others have freed are not seen then,
-// until the controller counts.
+// askedMost is how many deletions that have not happened one ledger finds at most. After that, places that further ones have freed
+// are not seen until the controller counts.
 const askedMost = 20
 
 // looked is what one ledger knows about the deletions that are booked for a version.
@@ -64,7 +64,7 @@ func (l *Ledger) look(p *page, i int) {
 		}
 		open = append(open, name)
 	}
-	// Of the older ones those are left that stay: the controller does not count the others any more.
+	// Older ones are likely to stay, since the controller has removed those that have happened.
 	slices.SortFunc(open, func(a, b string) int {
 		return cmp.Or(deleting[b].Compare(deleting[a].Time), strings.Compare(b, a))
 	})

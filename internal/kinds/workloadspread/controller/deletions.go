@@ -23,7 +23,7 @@ type deletions struct {
 	answers map[types.NamespacedName]answer
 }
 
-// answer is whether the deletion that was booked at a time had happened at another.
+// answer is whether the deletion that was booked at a time had happened when that was asked.
 type answer struct {
 	booked, at time.Time
 	going      bool
