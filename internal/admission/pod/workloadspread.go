@@ -135,6 +135,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return err
 	})
 	// A named pod that an earlier request booked keeps its place, because that request may still create it.
+	creation.At = decision.At
 	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, booking.ErrNotBooked)) {
 		request.AtEnd(func(admitted bool) {
 			if !admitted {
@@ -244,6 +245,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 			Version: s.Versioned.Of(pod),
 			Subset:  placement.Subset,
 			Booking: placement.UID,
+			Created: pod.CreationTimestamp.Time,
 		})
 	switch {
 	case err != nil: // the controller counts the pod when it is gone

@@ -1,12 +1,10 @@
 package workloadspread
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,7 +23,12 @@ type Creation struct {
 	Generated bool
 	// Version is the version of the pod (WS-081).
 	Version string
+	// At is when this very request booked the pod, and zero if that is not known.
+	At time.Time
 }
+
+// own reports whether the booking under the key of the pod may be of this very request.
+func (pod *Creation) own(at metav1.Time) bool { return pod.Generated || pod.At.Unix() == at.Unix() }
 
 // Deletion is a pod that is about to be deleted.
 type Deletion struct {
@@ -34,15 +37,18 @@ type Deletion struct {
 	// Subset is the subset that its placement names. Booking is the ID of its booking there, and is empty if
 	// the pod was booked under its name.
 	Subset, Booking string
+	// Created is when the pod was created, and zero if that is not known.
+	Created time.Time
 }
 
 // Decision is what the ledger decides about a pod.
 type Decision struct {
 	// Subset is the subset that the pod is put into, or nil.
 	Subset *appsv1beta1.WorkloadSpreadSubset
-	// Booked reports that the pod is in the list of bookings. Made reports that this decision, not an earlier
-	// one, booked it.
+	// Booked reports that the pod is in the list of bookings. Made reports that this very request, not an
+	// earlier one, booked it, and At is when.
 	Booked, Made bool
+	At           time.Time
 	// List is the list to be written for the version of the pod, or nil if there is nothing to write. It is
 	// not set if several decisions are made together.
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
@@ -90,13 +96,24 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		// A key with both bookings belongs to an earlier pod that nobody has counted yet.
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	}); i >= 0 {
-		again := func() {}
-		if firstseen.HalfOver(p.list[i].CreatingPods[pod.Key].Time, CreationTimeout, l.now) {
-			// The booking stems from a request that failed long ago, and would expire before this pod can be
-			// seen. Renew it, in the same place.
-			again = func() { p.change(i).CreatingPods[pod.Key] = metav1.NewTime(l.now) }
+		at := p.list[i].CreatingPods[pod.Key]
+		decision := Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}
+		if pod.own(at) {
+			decision.Made, decision.At = !pod.At.IsZero(), pod.At
 		}
-		return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}, again
+		if pod.own(at) && !firstseen.HalfOver(at.Time, CreationTimeout, l.now) {
+			return decision, nothing
+		}
+		// The booking stems from another request. If that is refused now, it must not give the place back, and
+		// if it failed long ago, the booking would expire before this pod can be seen. Renew it, in the same
+		// place.
+		return decision, func() {
+			at := p.list[i].CreatingPods[pod.Key].Add(time.Second)
+			if at.Before(l.now) {
+				at = l.now
+			}
+			p.change(i).CreatingPods[pod.Key] = metav1.NewTime(at)
+		}
 	}
 
 	deleted := -1
@@ -104,6 +121,11 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 			return has(s.DeletingPods, pod.Key)
 		})
+	}
+
+	if deleted >= 0 && !l.happened(p, deleted, pod.Key) {
+		// The API server will answer that the earlier pod is there. Its deletion may happen yet.
+		return Decision{Subset: &l.spread.Spec.Subsets[deleted]}, nothing
 	}
 
 	chosen := deleted
@@ -130,12 +152,12 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		return Decision{Reason: noRoom}, nothing
 	}
 
-	return Decision{Subset: subset, Booked: true, Made: true}, func() {
+	return Decision{Subset: subset, Booked: true, Made: true, At: l.now}, func() {
 		l.size += size
 		if deleted >= 0 {
 			// The name is free again, and so is the place of the earlier pod. It was added to the missing
 			// replicas when the deletion was booked, and is taken only if the pod returns to it.
-			gone(p.change(deleted), pod.Key)
+			l.gone(p, deleted, pod.Key)
 		}
 		status := p.change(chosen)
 		status.CreatingPods[pod.Key] = metav1.NewTime(l.now)
@@ -143,53 +165,16 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	}
 }
 
-// askedMost is how many deletions that have not happened are looked for at most, to find one place.
-const askedMost = 20
-
-// room reports whether a subset has a free place, even if deletions that were admitted have not happened. Those are forgotten, so
-// that they free no place until their pods go (WS-074).
-func (l *Ledger) room(p *page, i int) bool {
-	s := &p.list[i]
-	if !free(s) || s.MissingReplicas == Unlimited || len(s.DeletingPods) == 0 || l.Going == nil {
-		return free(s)
-	}
-	quota := quotaOf(&l.spread.Spec.Subsets[i], l.target)
-	// needed is how many of the deletions must have happened.
-	needed := int64(s.Replicas) + int64(len(s.CreatingPods)) + 1 - int64(quota)
-	if needed <= 0 {
-		return true
-	}
-	var stay []string
-	names := slices.SortedFunc(maps.Keys(s.DeletingPods), func(a, b string) int {
-		return cmp.Or(s.DeletingPods[a].Compare(s.DeletingPods[b].Time), strings.Compare(a, b))
-	})
-	for _, name := range names {
-		switch {
-		case needed <= 0 || len(stay) == askedMost:
-		case l.Going(name, s.DeletingPods[name].Time):
-			needed--
-		default:
-			stay = append(stay, name)
-		}
-	}
-	if len(stay) > 0 {
-		s = p.change(i)
-		for _, name := range stay {
-			delete(s.DeletingPods, name)
-		}
-		s.MissingReplicas = min(s.MissingReplicas, missing(&s.WorkloadSpreadSubsetCounters, quota))
-	}
-	return free(s) && (needed <= 0 || len(stay) < askedMost)
-}
-
 func nothing() {}
 
-// Release decides whether the place of a refused creation is given back. The returned function gives it back.
+// Release decides whether the place of a refused creation is given back. The returned function gives it back. It is not if another
+// request has used the booking after this one, which may have created the pod.
 func (l *Ledger) Release(pod Creation) (Decision, func()) {
 	p := l.page(pod.Version)
 	i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		// A key with both bookings holds no place.
-		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
+		at, booked := s.CreatingPods[pod.Key]
+		return booked && !has(s.DeletingPods, pod.Key) && (pod.At.IsZero() || pod.own(at))
 	})
 	if i < 0 {
 		return Decision{Reason: "it is not booked"}, nothing
@@ -216,6 +201,11 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 		}
 	}
 
+	if at, comes := p.list[i].CreatingPods[pod.Name]; comes && !pod.Created.IsZero() &&
+		pod.Created.Add(CreationTimeout).Before(at.Time) {
+		return Decision{Reason: fmt.Sprintf("the creation of the next pod %s is booked", pod.Name)}, nothing
+	}
+
 	size, ok := l.takes(pod.Version, pod.Name)
 	if !ok {
 		return Decision{Reason: noRoom}, nothing
@@ -231,6 +221,7 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 			delete(status.CreatingPods, pod.Booking)
 		}
 		status.DeletingPods[pod.Name] = metav1.NewTime(l.now)
+		p.looked.happened[pod.Name] = false // not before this is written
 		l.free(status, i)
 	}
 }

@@ -46,18 +46,29 @@ func (b *bookings) write(d Decision) {
 	}
 }
 
-// used is how many pods are in a subset or will be: neither ended nor about to.
+// used is how many pods are in a subset or will be. Those that are about to go may stay, since their deletion may be refused.
 func (b *bookings) used(subset string) (n int32) {
 	for _, p := range b.pods {
-		if p.subset == subset && !p.doomed && (p.active || !p.stored) {
+		if p.subset == subset && (p.active || !p.stored) {
 			n++
 		}
 	}
 	return n
 }
 
+func (b *bookings) ledger() *Ledger {
+	l := NewLedger(b.spread, nil, b.now)
+	l.Going = func(name string, _ time.Time) bool {
+		return !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && o.active })
+	}
+	return l
+}
+
 func (b *bookings) place(r *rapid.T, p *bookedPod) {
-	d := Create(b.spread, nil, Creation{Key: p.key, Generated: p.generated, Version: "v"}, b.now)
+	l := b.ledger()
+	d, commit := l.Create(Creation{Key: p.key, Generated: p.generated, Version: "v"})
+	commit()
+	d.List = l.Changed()["v"]
 	if d.Subset == nil {
 		return
 	}
@@ -141,8 +152,8 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 	}
 }
 
-// WS-072, WS-073, WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations, deletions,
-// repeated requests, pods that end, changes of the spec and counts from a cache that lags, no pod is put into
+// WS-072, WS-073, WS-074 (part), WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations,
+// deletions that happen or are refused, repeated requests, pods that end, changes of the spec and counts from a cache that lags, no pod is put into
 // a subset that has its quota already.
 func TestQuotasHoldProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -198,6 +209,15 @@ func TestQuotasHoldProperty(t *testing.T) {
 				}
 				b.place(r, &bookedPod{key: name, name: name})
 			},
+			"create what exists": func(*rapid.T) { // and be answered so
+				if p := one(func(p *bookedPod) bool { return p.active }); p != nil {
+					l := b.ledger()
+					d, commit := l.Create(Creation{Key: p.name, Version: "v"})
+					commit()
+					d.List = l.Changed()["v"]
+					b.write(d)
+				}
+			},
 			"end a request": func(r *rapid.T) {
 				if p := one(func(p *bookedPod) bool { return !p.stored }); p != nil {
 					b.finish(r, p)
@@ -210,12 +230,17 @@ func TestQuotasHoldProperty(t *testing.T) {
 			},
 			"delete": func(*rapid.T) {
 				if p := one(func(p *bookedPod) bool { return p.active && !p.doomed }); p != nil {
-					deletion := Deletion{Name: p.name, Version: "v", Subset: p.subset}
+					deletion := Deletion{Name: p.name, Version: "v", Subset: p.subset, Created: p.admitted}
 					if p.generated {
 						deletion.Booking = p.key
 					}
 					b.write(Delete(b.spread, nil, deletion, b.now))
 					p.doomed = true
+				}
+			},
+			"refuse a deletion": func(*rapid.T) {
+				if p := one(func(p *bookedPod) bool { return p.active && p.doomed }); p != nil {
+					p.doomed = false
 				}
 			},
 			"go": func(*rapid.T) {

@@ -73,8 +73,8 @@ func TestCreate(t *testing.T) {
 			"no subset has a free place: a has 0 pods, 1 coming, 0 going; pods cannot be scheduled to b"},
 		"WS-080, WS-084: versions do not count for each other": {`{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {old: [
 			{name: a, replicas: 1, missingReplicas: 0}]}}}`, nil, Creation{Key: "p", Version: "v"}, "a a{c:[p],d:-,m:0,r:0}", ""},
-		"WS-072: a repeated request is booked once": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 0, missingReplicas: 1, creatingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"}, "b", ""},
+		"WS-072: a repeated request is booked once, and later": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
+			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 0, missingReplicas: 1, creatingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"}, "b a{c:-,d:-,m:2,r:0} b{c:[p],d:-,m:1,r:0}", ""},
 		"WS-072, WS-152: one that would expire begins anew": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 1, missingReplicas: 0, creatingPods: {p: "2026-01-01T11:59:44Z"}}]}}}`, nil, Creation{Key: "p", Version: "v"}, "a a{c:[p],d:-,m:0,r:1}", ""},
 		"WS-072: the id of a booking finds it, too": {`{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [

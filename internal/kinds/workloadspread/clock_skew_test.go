@@ -85,3 +85,28 @@ func TestABookingIsAsOldAsItIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// WS-151 (part), WS-152 (part): the clock of the replica that books is 45 s ahead, so that the pod of the booking looks like an earlier
+// one of its name. The booking expires all the same, since the cache shows the pod, which may have failed meanwhile.
+func TestABookingOfAFastClock(t *testing.T) {
+	for name, active := range map[string]bool{"it runs": true, "it has failed": false} {
+		t.Run(name, func(t *testing.T) {
+			now := workloadspreadtest.BookingTime
+			spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+		{name: a, replicas: 0, missingReplicas: 1}]}}}`)
+			follow(spread, Create(spread, nil, Creation{Key: "web-x", Version: VersionIgnored}, now.Add(45*time.Second)))
+			pods := []Seen{{Name: "web-x", Version: VersionIgnored, Subset: "a", Created: now.Add(time.Second), Active: active}}
+			known := Note(nil, spread, now)
+			for _, later := range []time.Duration{time.Minute, time.Hour} {
+				known = Note(known, spread, now.Add(later))
+				tally := newTally(pods, nil, now.Add(later))
+				tally.known = known
+				counted := tally.count([]SubsetQuota{{"a", 1}}, spread.Status.VersionedSubsetStatuses[VersionIgnored], VersionIgnored)
+				if a := counted.Subsets[0]; len(a.CreatingPods) > 0 || (a.MissingReplicas == 0) != active || (a.Replicas == 1) != active {
+					t.Errorf("%s later: %+v", later, a)
+				}
+				follow(spread, Decision{List: counted.Subsets})
+			}
+		})
+	}
+}

@@ -91,11 +91,11 @@ type tally struct {
 	active map[string]map[string]int32
 	// byName holds the pods by name, byKey by the key that they were booked under.
 	byName, byKey map[string]*Seen
-	// unseen are the keys of bookings whose pods exist in the API server but not in the cache.
-	unseen map[string]bool
-	// only, if not nil, holds the keys of the overdue creations that the API server was asked about. For
-	// others it is not known whether their pods still come.
-	only map[string]bool
+	// unseen are the overdue creations whose pods exist in the API server but not in the cache.
+	unseen map[LostBooking]bool
+	// only, if not nil, holds the overdue creations that the API server was asked about. For others it is not
+	// known whether their pods still come.
+	only map[LostBooking]bool
 	// known records since when bookings are known; see [Note].
 	known firstseen.Times
 }
@@ -122,7 +122,7 @@ func listOf(version, subset string, deletion bool) string {
 	return fmt.Sprintf("%s/%s/%t", version, subset, deletion)
 }
 
-func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
+func newTally(pods []Seen, unseen map[LostBooking]bool, now time.Time) *tally {
 	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)),
 		byKey: make(map[string]*Seen, len(pods)), unseen: unseen}
 	for i := range pods {
@@ -209,13 +209,18 @@ func (c *counter) here(subset, name string) *Seen {
 	return pod
 }
 
-// coming returns the creations that are still waited for. A creation is not if its pod was seen, or if the
-// deletion of its pod is booked, too, unless the pod is a passing one.
+// coming returns the creations that are still waited for. A creation is not if its pod was seen. If the
+// deletion of its pod is booked, too, it is waited for as long as the pod may be a passing one, and is overdue
+// after that: the deletion may have been refused.
 func (c *counter) coming(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {
-	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) bool {
-		return c.passing(before, key) || !has(before.DeletingPods, key) && !c.came(subset, key, at)
+	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) (waits, overdue bool) {
+		if c.passing(before, key) {
+			return true, false
+		}
+		goes := has(before.DeletingPods, key)
+		return !c.came(subset, key, at) && !(goes && c.shown(subset, key, at)), goes
 	})
 }
 
@@ -224,8 +229,8 @@ func (c *counter) coming(
 func (c *counter) going(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {
-	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool {
-		return c.passing(before, name) || c.here(subset, name) != nil
+	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) (waits, overdue bool) {
+		return c.passing(before, name) || c.here(subset, name) != nil, false
 	})
 }
 
@@ -235,9 +240,24 @@ func (c *counter) going(
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
-	return comes && goes && c.byName[name] == nil &&
+	return comes && goes && !c.shown(before.Name, name, created.Time) &&
 		!c.expired(c.since(before.Name, name, created, false), CreationTimeout) &&
 		!c.expired(c.since(before.Name, name, deleted, true), DeletionTimeout)
+}
+
+// shown reports whether the pod of that name was seen, and not an earlier one or one of another subset.
+func (c *counter) shown(subset, name string, booked time.Time) bool {
+	pod := c.byName[name]
+	return pod != nil && pod.Subset == subset && !earlier(pod, booked)
+}
+
+// earlier reports whether a pod is older than any request could be that was booked at that time. One that has
+// ended is, too, if it was created before that at all: if clocks differ, its place is only seen late.
+func earlier(pod *Seen, booked time.Time) bool {
+	if !pod.Active {
+		return pod.Created.Unix() < booked.Unix()
+	}
+	return pod.Created.Add(CreationTimeout).Before(booked)
 }
 
 func (c *counter) since(subset, key string, at metav1.Time, deletion bool) time.Time {
@@ -251,17 +271,18 @@ func (c *counter) expired(since time.Time, timeout time.Duration) bool {
 // keep returns the bookings that are still waited for and have not expired.
 func (c *counter) keep(
 	subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool,
-	waits func(key string, at time.Time) bool,
+	waits func(key string, at time.Time) (waits, overdue bool),
 ) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
-		if !waits(key, at.Time) {
+		waits, overdue := waits(key, at.Time)
+		if !waits {
 			continue
 		}
 		since := c.since(subset, key, at, deletion)
-		expired := c.expired(since, timeout)
-		if expired && (deletion || !c.mayBe(key)) {
+		expired := overdue || c.expired(since, timeout)
+		if expired && (deletion || !c.mayBe(LostBooking{Subset: subset, Pod: key})) {
 			lost = append(lost, key)
 			continue
 		}
@@ -284,7 +305,7 @@ func (c *counter) keep(
 }
 
 // mayBe reports whether the pod of an overdue creation exists, or may exist.
-func (t *tally) mayBe(key string) bool { return t.unseen[key] || t.only != nil && !t.only[key] }
+func (t *tally) mayBe(of LostBooking) bool { return t.unseen[of] || t.only != nil && !t.only[of] }
 
 // moment is added to a deadline, since a check for "older than" only succeeds after it.
 const moment = time.Millisecond
@@ -295,5 +316,5 @@ const moment = time.Millisecond
 func (c *counter) came(subset, key string, booked time.Time) bool {
 	pod, ok := c.byKey[key]
 	return ok && pod.Subset == subset &&
-		(pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
+		(pod.Booking != "" || !earlier(pod, booked))
 }

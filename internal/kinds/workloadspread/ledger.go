@@ -19,9 +19,11 @@ import (
 // those before it. The object itself is not changed: the bookings of a subset are copied before their first
 // change.
 type Ledger struct {
-	// Going reports whether the deletion of a pod that was booked at a time has begun or the pod has ended. One that was
-	// admitted may have been refused after that. It is asked only where a place depends on it; nil means that all have.
+	// Going asks whether the deletion of a pod that was booked at a time has begun or the pod has ended. One that was admitted
+	// may have been refused after that. It is called only where a place depends on it; nil means that all have.
 	Going func(pod string, booked time.Time) bool
+	// Known answers like Going without asking, if the answer is known; nil means that none is.
+	Known func(pod string, booked time.Time) (going, known bool)
 
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
@@ -29,6 +31,8 @@ type Ledger struct {
 	pages  map[string]*page
 	// size is roughly how many bytes the lists of all versions take, or 0 if it was not computed yet.
 	size int
+	// stayed counts the deletions that were found not to have happened.
+	stayed int
 }
 
 // statusMost is the most bytes that the lists of one WorkloadSpread may take, including the managed fields
@@ -79,6 +83,7 @@ func NewLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time
 
 // page is the list of one version. own marks the subsets whose bookings were copied from the object.
 type page struct {
+	looked  looked
 	list    []appsv1beta1.WorkloadSpreadSubsetStatus
 	own     []bool
 	changed bool
@@ -88,11 +93,13 @@ func (l *Ledger) page(version string) *page {
 	p := l.pages[version]
 	if p == nil {
 		list := align(l.spread, l.target, version)
-		p = &page{list: list, own: make([]bool, len(list))}
+		p = &page{list: list, own: make([]bool, len(list)),
+			looked: looked{map[string]bool{}, map[int][]string{}, map[int]int64{}}}
 		for i := range list {
 			if settles(&list[i], uncountedMost, l.now) {
-				p.copied(i)
-				settle(&list[i], uncountedMost, l.now)
+				if p.copied(i); l.refused(&list[i]) {
+					settle(&list[i], uncountedMost, l.now)
+				}
 			}
 		}
 		l.pages[version] = p

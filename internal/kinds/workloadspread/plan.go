@@ -116,7 +116,7 @@ func Make(snapshot Snapshot) *Plan {
 	p.Status = p.StatusOn(s.Spread)
 	p.look(p.Status.Again, p.Status.because)
 	if len(s.Unseen) > 0 {
-		p.look(s.Now.Add(LookEvery), "pods that the cache does not show are looked for again")
+		p.look(s.LookAgain, "pods that the cache does not show are looked for again")
 	}
 
 	return p
@@ -154,27 +154,21 @@ func (p *Plan) Unmatched() int {
 	return n
 }
 
-// Overdue returns the keys of creations that are no longer waited for.
-func (p *Plan) Overdue() []string {
-	var keys []string
-	for _, lost := range p.Status.Lost {
-		if !lost.Deletion {
-			keys = append(keys, lost.Pod)
-		}
-	}
-	return keys
+// Overdue returns the creations that are no longer waited for.
+func (p *Plan) Overdue() []LostBooking {
+	return slices.DeleteFunc(slices.Clone(p.Status.Lost), func(lost LostBooking) bool { return lost.Deletion })
 }
 
 // Looked records that the API server was asked about these overdue creations, and about no others. The status
 // may be written to a version of the WorkloadSpread that has more of them than the cache showed.
-func (p *Plan) Looked(keys []string) {
-	p.tally.only = make(map[string]bool, len(keys))
-	for _, key := range keys {
-		p.tally.only[key] = true
+func (p *Plan) Looked(overdue []LostBooking) {
+	p.tally.only = make(map[LostBooking]bool, len(overdue))
+	for _, lost := range overdue {
+		p.tally.only[lost] = true
 	}
 }
 
-// LookEvery is how often the API server is asked for pods that the cache does not show.
+// LookEvery is how often at most the API server is asked for pods that the cache does not show.
 const LookEvery = 5 * time.Second
 
 // nodeAgain is how long to wait before looking again for a node that is not known yet.

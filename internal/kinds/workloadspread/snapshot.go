@@ -26,9 +26,10 @@ type Snapshot struct {
 	Fits map[types.UID][]Fit
 	// NodeUnknown holds the UIDs of pods whose node was not found (WS-141).
 	NodeUnknown map[types.UID]bool
-	// Unseen are the keys of bookings whose pods exist in the API server, or may exist, although Pods lacks
-	// them (WS-152).
-	Unseen map[string]bool
+	// Unseen are the overdue creations whose pods exist in the API server, or may exist, although Pods lacks
+	// them. LookAgain is when the API server is asked next (WS-152).
+	Unseen    map[LostBooking]bool
+	LookAgain time.Time
 	// Held are the pods, by UID, that could not be read, written or deleted, and until when they are not
 	// tried again. Unread is why some pods could not be read now. For those without annotation, Fits has what
 	// was found before.

@@ -67,3 +67,54 @@ func TestPodsOfFixedNamesReturnToTheirSubset(t *testing.T) {
 		}
 	}
 }
+
+// WS-151 (part): a pod of a fixed name lived for 10 s and is made again. A cache that still shows the earlier one, which ends, does not
+// make the place of the new one free.
+func TestAShortLivedPodOfTheName(t *testing.T) {
+	now := workloadspreadtest.BookingTime
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+		{name: a, replicas: 1, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
+	earlier := Seen{Name: "web-0", Version: VersionIgnored, Subset: "a", Created: now.Add(-10 * time.Second)}
+	follow(spread, Delete(spread, nil, Deletion{Name: "web-0", Version: VersionIgnored, Subset: "a"}, now))
+	d := Create(spread, nil, Creation{Key: "web-0", Version: VersionIgnored}, now.Add(time.Second))
+	follow(spread, d)
+	if subsetOf(t, d) != "a" {
+		t.Fatal(d)
+	}
+	counted := Count([]SubsetQuota{{"a", 1}, {"b", Unlimited}}, spread.Status.VersionedSubsetStatuses[VersionIgnored], VersionIgnored,
+		[]Seen{earlier}, now.Add(1100*time.Millisecond))
+	follow(spread, Decision{List: counted.Subsets})
+	if d := Create(spread, nil, Creation{Key: "web-1", Version: VersionIgnored}, now.Add(1200*time.Millisecond)); subsetOf(t, d) == "a" {
+		t.Errorf("web-0 is about to come into subset a of 1, and web-1 is put there, too: %+v", counted.Subsets[0])
+	}
+}
+
+// WS-102 (part): the creation of a pod of a fixed name is admitted, and takes a while. The earlier pod is deleted by force meanwhile, so
+// that the creation succeeds. The deletion does not cancel that creation, whose place would be free.
+func TestACreationBeforeTheDeletionOfTheEarlierPod(t *testing.T) {
+	now := workloadspreadtest.BookingTime
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+		{name: a, replicas: 1, missingReplicas: 1}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
+	if d := Create(spread, nil, Creation{Key: "web-0", Version: VersionIgnored}, now); subsetOf(t, d) != "a" {
+		t.Fatal(d)
+	} else {
+		follow(spread, d)
+	}
+	follow(spread, Delete(spread, nil, Deletion{Name: "web-0", Version: VersionIgnored, Subset: "a", Created: now.Add(-time.Minute)}, now.Add(time.Second)))
+	// The earlier web-0 is gone, which the controller sees; the new one is not stored yet.
+	counted := Count([]SubsetQuota{{"a", 2}, {"b", Unlimited}}, spread.Status.VersionedSubsetStatuses[VersionIgnored], VersionIgnored, nil,
+		now.Add(1100*time.Millisecond))
+	follow(spread, Decision{List: counted.Subsets})
+	n := 1 // web-0
+	for _, key := range []string{"x", "y"} {
+		d := asks(spread, nil, now.Add(1200*time.Millisecond), func(string) bool { return true }, func(l *Ledger) (Decision, func()) {
+			return l.Create(Creation{Key: key, Version: VersionIgnored})
+		})
+		if subsetOf(t, d) == "a" {
+			n++
+		}
+	}
+	if n > 2 {
+		t.Errorf("subset a of 2 gets %d pods", n)
+	}
+}

@@ -2,6 +2,7 @@ package workloadspread
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +97,28 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 			r.Errorf("%d old bookings stay: %+v", n, s)
 		}
 	})
+}
+
+// WS-153 (part): nobody counts for eleven minutes, and 40 deletions were refused. The oldest of them are not settled as if they had
+// happened.
+func TestRefusedDeletionsThatNobodyCounts(t *testing.T) {
+	now := workloadspreadtest.BookingTime
+	var going []string
+	for i := range 40 {
+		going = append(going, fmt.Sprintf(`p-%d: "%s"`, i, now.Add(-11*time.Minute).UTC().Format(time.RFC3339)))
+	}
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 40}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+		{name: a, replicas: 40, missingReplicas: 40, deletingPods: {`+strings.Join(going, ", ")+`}}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
+	more, asked := 0, 0
+	for i := range 10 {
+		d := asks(spread, nil, now, func(string) bool { asked++; return false }, func(l *Ledger) (Decision, func()) {
+			return l.Create(Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored})
+		})
+		if subsetOf(t, d) == "a" {
+			more++
+		}
+	}
+	if more > 0 {
+		t.Errorf("all 40 pods of subset a of 40 are active, and it gets %d more; asked %d times", more, asked)
+	}
 }

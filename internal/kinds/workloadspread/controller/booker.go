@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
@@ -34,24 +30,10 @@ type Booker struct {
 	workloads Workloads
 	log       logr.Logger
 	now       func() time.Time
-	client    client.Client
-	live      client.Reader
+	deletions *deletions
 	writes    *prometheus.CounterVec
 	booked    *prometheus.CounterVec
-
-	mu sync.Mutex
-	// gone are deletions that are known to have happened.
-	gone map[deletion]bool
 }
-
-// deletion is a booking of a deletion.
-type deletion struct {
-	pod types.NamespacedName
-	at  time.Time
-}
-
-// goneMost is how many deletions that have happened are remembered.
-const goneMost = 10_000
 
 type desk = booking.StatusBatcher[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
 
@@ -61,7 +43,8 @@ func NewBooker(
 	c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread,
 	workloads Workloads, log logr.Logger, now func() time.Time,
 ) *Booker {
-	b := &Booker{workloads: workloads, log: log, now: now, client: c, live: live, gone: map[deletion]bool{},
+	b := &Booker{workloads: workloads, log: log, now: now,
+		deletions: &deletions{live: live, now: now, answers: map[types.NamespacedName]answer{}},
 		writes: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
 				Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."},
@@ -78,9 +61,7 @@ func NewBooker(
 			Cap: 300 * time.Millisecond},
 		Begin: func(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Ledger {
 			ledger := workloadspread.NewLedger(spread, b.target(ctx, spread), b.now())
-			ledger.Going = func(pod string, booked time.Time) bool {
-				return b.going(ctx, types.NamespacedName{Namespace: spread.Namespace, Name: pod}, booked)
-			}
+			b.deletions.ask(ctx, ledger, spread.Namespace)
 			return ledger
 		},
 		Changes: func(l *workloadspread.Ledger) map[string]any {
@@ -115,7 +96,11 @@ func (b *Booker) Create(
 	}
 
 	return b.settle(ctx, spread, "creation", prepare,
-		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
+		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) {
+			decision, book := l.Create(pod)
+			pod.At = decision.At // a write whose answer was lost is found again by that
+			return decision, book
+		})
 }
 
 // byOrdinal chooses a subset without booking. Whether pods can be scheduled to a subset is taken from the
@@ -144,7 +129,13 @@ func (b *Booker) Delete(
 		return workloadspread.Decision{Reason: reason}, nil
 	}
 	return b.settle(ctx, spread, "deletion", nil,
-		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Delete(pod) })
+		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) {
+			decision, book := l.Delete(pod)
+			if decision.Made {
+				b.deletions.booked(types.NamespacedName{Namespace: spread.Namespace, Name: pod.Name})
+			}
+			return decision, book
+		})
 }
 
 // Release gives back the place of a pod whose creation was certainly refused, so that another pod need not
@@ -195,34 +186,6 @@ func (b *Booker) settle(
 	}
 
 	return decision, err
-}
-
-// going reports whether a pod whose deletion was booked goes, or has ended. The cache may not show it yet, so the API server is
-// asked, once for each deletion that has happened. If it does not answer, the pod may still be there.
-func (b *Booker) going(ctx context.Context, pod types.NamespacedName, booked time.Time) bool {
-	which := deletion{pod, booked.UTC()}
-	b.mu.Lock()
-	known := b.gone[which]
-	b.mu.Unlock()
-	if known {
-		return true
-	}
-
-	seen := &corev1.Pod{}
-	going := b.client.Get(ctx, pod, seen) == nil && !readiness.Active(seen)
-	if !going {
-		err := b.live.Get(ctx, pod, seen)
-		going = apierrors.IsNotFound(err) || err == nil && !readiness.Active(seen)
-	}
-	if going {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if len(b.gone) >= goneMost {
-			clear(b.gone)
-		}
-		b.gone[which] = true
-	}
-	return going
 }
 
 // target returns the target if quotas depend on it, and nil otherwise. It also returns nil if the target

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,33 +186,46 @@ func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]by
 	return document, nil
 }
 
-// Placed implements Reader. It reads only the metadata of pods.
+// Placed implements Reader. It reads only the metadata of pods, of those that have not ended. A pod that the
+// cache shows is no pod that comes yet: it is counted, or another one of the name.
 func (k *kubeReader) Placed(
-	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string,
-) (map[string]bool, error) {
-	wanted, found := make(map[string]bool, len(keys)), map[string]bool{}
-	for _, key := range keys {
-		wanted[key] = true
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, overdue []workloadspread.LostBooking,
+) (map[workloadspread.LostBooking]bool, error) {
+	wanted, found := map[workloadspread.LostBooking]bool{}, map[workloadspread.LostBooking]bool{}
+	for _, lost := range overdue {
+		wanted[lost] = true
 	}
 
-	look := func(pod metav1.Object) {
-		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name &&
-			pod.GetDeletionTimestamp() == nil {
-			if key := cmp.Or(placed.UID, pod.GetName()); wanted[key] {
-				found[key] = true
-			}
+	look := func(pod *metav1.PartialObjectMetadata) error {
+		placed, ok := pub.ParsePlacement(pod.Annotations)
+		of := workloadspread.LostBooking{Subset: placed.Subset, Pod: placed.UID}
+		if !wanted[of] { // or renamed, since its deletion was booked (WS-103)
+			of.Pod = pod.Name
 		}
+		if !ok || placed.Name != spread.Name || pod.DeletionTimestamp != nil || !wanted[of] {
+			return nil
+		}
+		cached := &corev1.Pod{}
+		err := k.Client.Get(ctx, client.ObjectKeyFromObject(pod), cached, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) || err == nil && cached.UID != pod.UID {
+			found[of] = true
+			return nil
+		}
+		return err
 	}
 
+	ongoing := client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}}
 	list := &metav1.PartialObjectMetadataList{}
 	for {
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce),
-			client.Continue(list.Continue)); err != nil {
+			client.Continue(list.Continue), &ongoing); err != nil {
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
 		}
 		for i := range list.Items {
-			look(&list.Items[i])
+			if err := look(&list.Items[i]); err != nil {
+				return nil, fmt.Errorf("reading pod %s: %w", list.Items[i].Name, err)
+			}
 		}
 		if list.Continue == "" {
 			return found, nil

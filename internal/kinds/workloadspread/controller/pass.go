@@ -39,9 +39,11 @@ type Reader interface {
 	// Whole reads a pod from the API server as an unmodified document. It returns nil if the pod does not
 	// exist.
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
-	// Placed looks in the API server for the pods of bookings, given by their keys, and returns the keys of
-	// those that exist.
-	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
+	// Placed looks in the API server for active pods of overdue creations that the cache does not show yet,
+	// and returns the creations of those that it finds.
+	Placed(
+		ctx context.Context, spread *appsv1beta1.WorkloadSpread, overdue []workloadspread.LostBooking,
+	) (map[workloadspread.LostBooking]bool, error)
 }
 
 // Pass reconciles one WorkloadSpread.
@@ -66,8 +68,10 @@ type memory struct {
 	examined map[types.UID]examined
 	// retries holds the pods whose last write or deletion failed.
 	retries timing.Retries
-	// looked is when the API server was last asked for pods that the cache does not show.
+	// looked is when the API server was last asked for pods that the cache does not show, and looks how often
+	// it had such pods since all bookings were settled.
 	looked time.Time
+	looks  int
 	// bookings records since when bookings are known.
 	bookings firstseen.Times
 }
@@ -108,11 +112,18 @@ func (p *Pass) run(ctx context.Context, s *session) (outcome Outcome, err error)
 	outcome.Planning = s.Now().Sub(begun)
 
 	var lookErr error
-	keys := plan.Overdue()
-	if len(keys) > 0 {
-		if snapshot.Unseen, lookErr = p.unseen(ctx, s, keys); len(snapshot.Unseen) > 0 {
-			plan = workloadspread.Make(*snapshot)
+	overdue := plan.Overdue()
+	if len(overdue) > 0 {
+		var unseen map[workloadspread.LostBooking]bool
+		unseen, lookErr = p.unseen(ctx, s, overdue)
+		// What the cache showed to the look is counted now.
+		if snapshot, known, err = p.snapshot(ctx, s); err != nil {
+			return outcome, err
 		}
+		snapshot.Unseen, snapshot.LookAgain = unseen, s.Kept.lookAgain()
+		plan = workloadspread.Make(*snapshot)
+	} else {
+		s.Kept.looks = 0
 	}
 
 	outcome.Plan = plan
@@ -127,7 +138,7 @@ func (p *Pass) run(ctx context.Context, s *session) (outcome Outcome, err error)
 		return outcome, plan.Problem
 	}
 
-	plan.Looked(keys)
+	plan.Looked(overdue)
 	timing.MinWaitUntil(&outcome.After, s.Begun, plan.Again)
 	wait := statusMayWait(s, plan)
 	reconcile.MinRequeue(&outcome.After, wait)
@@ -149,30 +160,31 @@ func (p *Pass) run(ctx context.Context, s *session) (outcome Outcome, err error)
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
 
-// unseen returns the keys of overdue creations whose places must not be given away, since their pods exist,
-// or may exist. The cache of pods may be stale for longer than a booking lasts while that of WorkloadSpreads
-// is not.
-func (p *Pass) unseen(
-	ctx context.Context, s *session, keys []string,
-) (map[string]bool, error) {
-	due := s.Begun.Sub(s.Kept.looked) >= workloadspread.LookEvery
-	if due {
-		s.Kept.looked = s.Begun
-	}
+// lookAgain returns when the API server may be asked for pods again. The interval doubles a few times.
+func (m *memory) lookAgain() time.Time {
+	return m.looked.Add(workloadspread.LookEvery << min(max(m.looks-1, 0), 4))
+}
 
-	var found map[string]bool
-	err := error(nil)
-	if due {
-		if found, err = p.Reader.Placed(ctx, s.Object, keys); err == nil {
+// unseen returns the overdue creations whose places must not be given away, since their pods exist, or may
+// exist. The cache of pods may be stale for longer than a booking lasts while that of WorkloadSpreads is not.
+// All pods of the namespace are listed, less and less often if the cache stays behind.
+func (p *Pass) unseen(
+	ctx context.Context, s *session, overdue []workloadspread.LostBooking,
+) (map[workloadspread.LostBooking]bool, error) {
+	var err error
+	if !s.Begun.Before(s.Kept.lookAgain()) {
+		s.Kept.looked = s.Begun
+		var found map[workloadspread.LostBooking]bool
+		if found, err = p.Reader.Placed(ctx, s.Object, overdue); err == nil {
+			s.Kept.looks++
 			return found, nil
 		}
 	}
 
-	all := make(map[string]bool, len(keys))
-	for _, key := range keys {
-		all[key] = true
+	all := make(map[workloadspread.LostBooking]bool, len(overdue))
+	for _, lost := range overdue {
+		all[lost] = true
 	}
-
 	return all, err
 }
 

@@ -346,3 +346,31 @@ func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
 		t.Errorf("pod.GetAnnotations()[pub.MatchedWorkloadSpread]: got nothing, want some text\n%v", pod.GetAnnotations())
 	}
 }
+
+// WS-152 (part): the creation of a pod is sent twice, since the first answer took too long. The second is admitted and the pod made, and
+// the first is refused by a later step.
+func TestAPlaceThatAnotherRequestUsesIsNotGivenBack(t *testing.T) {
+	s := newBookServer(t, withV(t, `{name: a, replicas: 1, missingReplicas: 1}, {name: b, replicas: 0, missingReplicas: 3}`))
+	b, spread := s.behind(t, &standing{})
+	pod := workloadspread.Creation{Key: "web-1", Version: "v"}
+	first, err := b.Create(t.Context(), spread, pod, prepared)
+	if err != nil || !first.Made {
+		t.Fatalf("%+v %v", first, err)
+	}
+	second, err := b.Create(t.Context(), spread, pod, prepared)
+	if err != nil || chosen(second) != "a" || !second.Booked {
+		t.Fatalf("%+v %v", second, err)
+	}
+	// web-1 is made by the second. The first ends now, refused.
+	pod.At = first.At
+	if err := b.Release(t.Context(), spread, pod); err != nil {
+		t.Fatal(err)
+	}
+	third, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "web-2", Version: "v"}, prepared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chosen(third) == "a" {
+		t.Errorf("subset a of 2 has web-0, web-1, and gets web-2: %+v", s.stored(t).Status.VersionedSubsetStatuses["v"][0])
+	}
+}
