@@ -58,9 +58,9 @@ func (b *bookings) used(subset string) (n int32) {
 
 func (b *bookings) ledger() *Ledger {
 	l := NewLedger(b.spread, nil, b.now)
-	l.Going = func(name string, _ time.Time) bool {
+	l.Going = each(func(name string) bool {
 		return !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && o.active })
-	}
+	})
 	return l
 }
 

@@ -19,9 +19,9 @@ import (
 // those before it. The object itself is not changed: the bookings of a subset are copied before their first
 // change.
 type Ledger struct {
-	// Going asks whether the deletion of a pod that was booked at a time has begun or the pod has ended. One that was admitted
-	// may have been refused after that. It is called only where a place depends on it; nil means that all have.
-	Going func(pod string, booked time.Time) bool
+	// Going asks whether deletions that were booked have begun or their pods have ended. One that was admitted may have been
+	// refused after that. It is called only where a place depends on it; nil means that all have.
+	Going func([]BookedDeletion) []bool
 	// Known answers like Going without asking, if the answer is known; nil means that none is.
 	Known func(pod string, booked time.Time) (going, known bool)
 
@@ -31,8 +31,9 @@ type Ledger struct {
 	pages  map[string]*page
 	// size is roughly how many bytes the lists of all versions take, or 0 if it was not computed yet.
 	size int
-	// stayed counts the deletions that were found not to have happened.
-	stayed int
+	// stayed counts the deletions that were asked about and have not happened, and atOnce is how many were asked about at once
+	// last time.
+	stayed, atOnce int
 }
 
 // statusMost is the most bytes that the lists of one WorkloadSpread may take, including the managed fields

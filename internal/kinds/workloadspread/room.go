@@ -4,19 +4,30 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// askedMost is how many deletions that have not happened one ledger finds at most. After that, places that further ones have freed
-// are not seen until the controller counts.
-const askedMost = 20
+const (
+	// askedMost is how many deletions that have not happened one ledger is told of at most. After that, places that further ones
+	// have freed are not seen until the controller counts.
+	askedMost = 20
+	// askedAtOnce is how many deletions are asked about at once. It begins with one and doubles, as long as more are wanted.
+	askedAtOnce = 16
+)
+
+// BookedDeletion is the deletion of a pod, given by its name, that was booked at a time.
+type BookedDeletion struct {
+	Pod string
+	At  time.Time
+}
 
 // looked is what one ledger knows about the deletions that are booked for a version.
 type looked struct {
 	// happened holds by pod whether the deletion is known to have happened.
 	happened map[string]bool
-	// open holds by subset the pods that may be asked about, newest bookings first, or nil before the first look.
+	// open holds by subset the pods that may be asked about, in that order, or nil before the first look.
 	open map[int][]string
 	// sure counts by subset the deletions in the list that are known to have happened.
 	sure map[int]int64
@@ -42,9 +53,11 @@ func (l *Ledger) room(p *page, i int) bool {
 		l.look(p, i)
 	}
 	for p.looked.sure[i] < needed && len(p.looked.open[i]) > 0 && l.stayed < askedMost {
-		name := p.looked.open[i][0]
-		p.looked.open[i] = p.looked.open[i][1:]
-		l.happened(p, i, name)
+		l.atOnce = min(max(2*l.atOnce, 1), askedAtOnce)
+		n := min(len(p.looked.open[i]), askedMost-l.stayed, l.atOnce)
+		names := p.looked.open[i][:n]
+		p.looked.open[i] = p.looked.open[i][n:]
+		l.ask(p, i, names...)
 	}
 	return p.looked.sure[i] >= needed
 }
@@ -58,17 +71,24 @@ func (l *Ledger) look(p *page, i int) {
 		}
 		if l.Known != nil {
 			if going, known := l.Known(name, at.Time); known {
-				l.learn(p, i, name, going)
+				p.learn(i, name, going)
 				continue
 			}
 		}
 		open = append(open, name)
 	}
-	// Older ones are likely to stay, since the controller has removed those that have happened.
 	slices.SortFunc(open, func(a, b string) int {
 		return cmp.Or(deleting[b].Compare(deleting[a].Time), strings.Compare(b, a))
 	})
-	p.looked.open[i] = open
+	// Of many that are on their way, the oldest have happened; of many that were refused, the newest have not been. So they are
+	// asked about in turns.
+	turns := make([]string, 0, len(open))
+	for first, last := 0, len(open)-1; first <= last; first, last = first+1, last-1 {
+		if turns = append(turns, open[first]); first < last {
+			turns = append(turns, open[last])
+		}
+	}
+	p.looked.open[i] = turns
 }
 
 // happened reports whether the deletion of a pod is known to have happened, and asks unless that was asked before.
@@ -76,19 +96,28 @@ func (l *Ledger) happened(p *page, i int, name string) bool {
 	if l.Going == nil {
 		return true
 	}
-	if going, asked := p.looked.happened[name]; asked {
-		return going
+	if _, asked := p.looked.happened[name]; !asked {
+		l.ask(p, i, name)
 	}
-	going := l.Going(name, p.list[i].DeletingPods[name].Time)
-	l.learn(p, i, name, going)
-	return going
+	return p.looked.happened[name]
 }
 
-func (l *Ledger) learn(p *page, i int, name string, going bool) {
+// ask asks about the deletions of pods of a subset.
+func (l *Ledger) ask(p *page, i int, names ...string) {
+	booked := make([]BookedDeletion, len(names))
+	for j, name := range names {
+		booked[j] = BookedDeletion{name, p.list[i].DeletingPods[name].Time}
+	}
+	for j, going := range l.Going(booked) {
+		if p.learn(i, names[j], going); !going {
+			l.stayed++
+		}
+	}
+}
+
+func (p *page) learn(i int, name string, going bool) {
 	if p.looked.happened[name] = going; going {
 		p.looked.sure[i]++
-	} else {
-		l.stayed++
 	}
 }
 
@@ -108,9 +137,9 @@ func (l *Ledger) refused(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		switch {
 		case l.Going == nil:
 			return true
-		case l.stayed == askedMost:
+		case l.stayed >= askedMost:
 			return false
-		case l.Going(name, s.DeletingPods[name].Time):
+		case l.Going([]BookedDeletion{{name, s.DeletingPods[name].Time}})[0]:
 			continue
 		}
 		l.stayed++

@@ -431,3 +431,34 @@ func TestAskingEndsInTime(t *testing.T) {
 		}
 	})
 }
+
+// WS-074 (part): a deletion that was just admitted happens in a moment, so that it is asked about again as soon as a place depends on
+// it. One that has not happened after seconds is likely refused, and is not asked about again for a second.
+func TestHowLongADeletionIsBelievedToHaveNotHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBookServer(t, withV(t, ""))
+		key := types.NamespacedName{Namespace: "d", Name: "web-1"}
+		if err := s.Create(t.Context(), podNamed("web-1")); err != nil {
+			t.Fatal(err)
+		}
+		d := &deletions{live: s, now: time.Now, answers: map[types.NamespacedName]answer{}}
+		booked := time.Now().Truncate(time.Second)
+		for _, tt := range []struct {
+			age, after time.Duration
+			known      bool
+		}{
+			{900 * time.Millisecond, 0, false},
+			{5 * time.Second, 900 * time.Millisecond, true},
+			{10 * time.Second, 1100 * time.Millisecond, false},
+		} {
+			time.Sleep(time.Until(booked.Add(tt.age)))
+			if d.going(t.Context(), key, booked, time.Minute) {
+				t.Fatal("the pod is there, and its deletion counts as happened")
+			}
+			time.Sleep(tt.after)
+			if going, known := d.known(key, booked); going || known != tt.known {
+				t.Errorf("asked after %s, and again %s later: got going=%v known=%v, want known=%v", tt.age, tt.after, going, known, tt.known)
+			}
+		}
+	})
+}

@@ -168,9 +168,13 @@ func (s *simulated) admit(version string) {
 		creation := workloadspread.Creation{Key: "id-" + pod.Name, Generated: true, Version: version}
 		target := targetFrom(s.Get(deploymentKey))
 		ledger := workloadspread.NewLedger(spread, target, s.Now())
-		ledger.Going = func(name string, _ time.Time) bool {
-			pod, _ := s.Get(podKey(name)).(*corev1.Pod)
-			return pod == nil || !readiness.Active(pod)
+		ledger.Going = func(booked []workloadspread.BookedDeletion) []bool {
+			answers := make([]bool, len(booked))
+			for i, b := range booked {
+				pod, _ := s.Get(podKey(b.Pod)).(*corev1.Pod)
+				answers[i] = pod == nil || !readiness.Active(pod)
+			}
+			return answers
 		}
 		decision, commit := ledger.Create(creation)
 		commit()
