@@ -71,7 +71,8 @@ func FuzzCarry(f *testing.F) {
 			t.Fatalf("carrying the fields of %s: %v", document, err)
 		}
 		again := &appsv1beta1.CloneSet{}
-		if _, err := Decode(carried, again); err != nil || fuzzing.JSON(again) != fuzzing.JSON(object) {
+		if _, err := Decode(carried, again); err != nil ||
+			!reflect.DeepEqual(fuzzing.Value(fuzzing.JSON(again)), fuzzing.Value(fuzzing.JSON(object))) {
 			t.Errorf("%s is carried as %s, whose known fields are others, %v", document, carried, err)
 		}
 		twice, err := Carry([]byte(document), carried, reflect.TypeFor[appsv1beta1.CloneSet](), nil)

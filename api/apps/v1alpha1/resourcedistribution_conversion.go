@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "github.com/afloat-project/afloat/api/apps/v1beta1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/apps/v1beta1"
+)
 
 // Conversion of ResourceDistributions (RD-110): the selector and the namespaces of conditions have other names.
 
@@ -10,7 +14,7 @@ func (in *ResourceDistribution) ToV1beta1() *v1beta1.ResourceDistribution {
 	return &v1beta1.ResourceDistribution{ObjectMeta: in.ObjectMeta,
 		Spec: v1beta1.ResourceDistributionSpec{Resource: in.Spec.Resource, Targets: v1beta1.ResourceDistributionTargets{
 			ResourceDistributionTargetLists: in.Spec.Targets.ResourceDistributionTargetLists,
-			NamespaceSelector:               in.Spec.Targets.NamespaceLabelSelector}},
+			NamespaceSelector:               selectorIfAny(in.Spec.Targets.NamespaceLabelSelector)}},
 		Status: v1beta1.ResourceDistributionStatus{ResourceDistributionCounters: in.Status.ResourceDistributionCounters,
 			Conditions: each(in.Status.Conditions, func(c ResourceDistributionCondition) v1beta1.ResourceDistributionCondition {
 				return v1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: c.ResourceDistributionConditionState,
@@ -24,10 +28,19 @@ func ResourceDistributionFromV1beta1(in *v1beta1.ResourceDistribution) *Resource
 	return &ResourceDistribution{ObjectMeta: in.ObjectMeta,
 		Spec: ResourceDistributionSpec{Resource: in.Spec.Resource, Targets: ResourceDistributionTargets{
 			ResourceDistributionTargetLists: in.Spec.Targets.ResourceDistributionTargetLists,
-			NamespaceLabelSelector:          in.Spec.Targets.NamespaceSelector}},
+			NamespaceLabelSelector:          selectorIfAny(in.Spec.Targets.NamespaceSelector)}},
 		Status: ResourceDistributionStatus{ResourceDistributionCounters: in.Status.ResourceDistributionCounters,
 			Conditions: each(in.Status.Conditions, func(c v1beta1.ResourceDistributionCondition) ResourceDistributionCondition {
 				return ResourceDistributionCondition{ResourceDistributionConditionState: c.ResourceDistributionConditionState,
 					FailedNamespace: c.FailedNamespaces}
 			})}}
+}
+
+// selectorIfAny returns a selector, or none for one that selects nothing: an empty map is no absent one, so that an object would be
+// another one after it was written in both versions.
+func selectorIfAny(selector metav1.LabelSelector) metav1.LabelSelector {
+	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return metav1.LabelSelector{}
+	}
+	return selector
 }
