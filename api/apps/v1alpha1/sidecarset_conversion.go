@@ -44,8 +44,9 @@ func (in *SidecarSet) ToV1beta1() *v1beta1.SidecarSet {
 	out.Spec.CustomVersion = label
 	delete(out.Labels, pub.SidecarSetCustomVersion)
 	var held sidecarRemainder
-	if text, ok := out.Annotations[pub.ConversionData]; ok && decode(json.RawMessage(text), &held) && held.Label != "" {
-		delete(out.Annotations, pub.ConversionData)
+	text, ok := out.Annotations[pub.ConversionData]
+	delete(out.Annotations, pub.ConversionData)
+	if ok && decode(json.RawMessage(text), &held) && held.Label != "" {
 		if label == held.presented() {
 			out.Spec.CustomVersion = held.Version
 		}

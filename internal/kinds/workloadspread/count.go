@@ -220,7 +220,7 @@ func (c *counter) coming(
 			return true, false
 		}
 		goes := has(before.DeletingPods, key)
-		return !c.came(subset, key, at) && !(goes && c.shown(subset, key, at)), goes
+		return !c.came(subset, key, at) && (!goes || !c.shown(subset, key, at)), goes
 	})
 }
 

@@ -4,11 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +11,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/jsondiff"
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
@@ -59,7 +55,7 @@ func Inject(
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
 
-	return difference(nil, "", before, pod), nil
+	return jsondiff.Between(before, pod), nil
 }
 
 // addAffinity adds the node selectors of the subset, if it has any.
@@ -123,59 +119,4 @@ func readable(pod map[string]any) error {
 		return fmt.Errorf("what becomes of the pod is no pod: %w", err)
 	}
 	return nil
-}
-
-// escape escapes a key for use in a JSON pointer.
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
-// difference appends the JSON patch operations that turn before into after.
-func difference(changes []operations.Operation, path string, before, after any) []operations.Operation {
-	if reflect.DeepEqual(before, after) {
-		return changes
-	}
-
-	switch was := before.(type) {
-	case map[string]any:
-		if is, ok := after.(map[string]any); ok {
-			return members(changes, path, was, is)
-		}
-	case []any:
-		is, ok := after.([]any)
-		if !ok || len(is) < len(was) {
-			break
-		}
-		if len(is) > len(was) && !reflect.DeepEqual(was, is[:len(was)]) {
-			break
-		}
-		for i := range was {
-			changes = difference(changes, path+"/"+strconv.Itoa(i), was[i], is[i])
-		}
-		for _, item := range is[len(was):] {
-			changes = append(changes, operations.NewOperation("add", path+"/-", item))
-		}
-		return changes
-	}
-
-	return append(changes, operations.NewOperation("replace", path, after))
-}
-
-func members(
-	changes []operations.Operation, path string, before, after map[string]any,
-) []operations.Operation {
-	for _, key := range slices.Sorted(maps.Keys(before)) {
-		if _, kept := after[key]; !kept {
-			changes = append(changes, operations.NewOperation("remove", path+"/"+escape.Replace(key), nil))
-		}
-	}
-
-	for _, key := range slices.Sorted(maps.Keys(after)) {
-		at := path + "/" + escape.Replace(key)
-		if was, there := before[key]; there {
-			changes = difference(changes, at, was, after[key])
-		} else {
-			changes = append(changes, operations.NewOperation("add", at, after[key]))
-		}
-	}
-
-	return changes
 }

@@ -18,6 +18,9 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/afloat-project/afloat/internal/engine/jsondiff"
+	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
 // FieldManager is the field manager of changes, unless the user names another one.
@@ -125,20 +128,15 @@ func Document(info *resource.Info) (*unstructured.Unstructured, error) {
 // Patch returns the JSON patch from one document to another. The API server rejects it with a conflict unless
 // the object still has the resourceVersion of before.
 func Patch(before, after *unstructured.Unstructured) ([]byte, error) {
-	from, err := json.Marshal(before)
+	from, err := decoded(before)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", before.GetName(), err)
+		return nil, err
 	}
-
-	to, err := json.Marshal(after)
+	to, err := decoded(after)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", after.GetName(), err)
+		return nil, err
 	}
-
-	operations, err := jsonpatch.CreatePatch(from, to)
-	if err != nil {
-		return nil, fmt.Errorf("comparing versions of %s: %w", before.GetName(), err)
-	}
+	operations := jsondiff.Between(from, to)
 	// The API server takes the resourceVersion as a precondition.
 	if version := before.GetResourceVersion(); version != "" {
 		operations = append([]jsonpatch.Operation{jsonpatch.NewOperation("replace",
@@ -146,4 +144,13 @@ func Patch(before, after *unstructured.Unstructured) ([]byte, error) {
 	}
 
 	return json.Marshal(operations)
+}
+
+// decoded returns an object as it is sent, whatever types its values have here.
+func decoded(object *unstructured.Unstructured) (map[string]any, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	return subset.Object(text)
 }

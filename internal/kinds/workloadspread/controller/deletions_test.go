@@ -165,7 +165,7 @@ func TestTheNextPodOfTheNameStays(t *testing.T) {
 	make("web-0")
 	make("web-1")
 	drop("web-0")
-	if err := s.WithWatch.Delete(t.Context(), podNamed("web-0")); err != nil { // force
+	if err := s.Delete(t.Context(), podNamed("web-0")); err != nil { // force
 		t.Fatal(err)
 	}
 	now = now.Add(100 * time.Millisecond)
@@ -330,7 +330,7 @@ func TestReplacementsOfABurst(t *testing.T) {
 		}
 	}
 	happens := func(name string) {
-		if err := s.WithWatch.Delete(t.Context(), podNamed(name)); err != nil {
+		if err := s.Delete(t.Context(), podNamed(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
