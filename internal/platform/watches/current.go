@@ -45,21 +45,23 @@ const (
 // are waited for some seconds.
 func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Duration) {
 	began := w.clock.Now()
-	own, all := w.close(ctx, within)
-	if len(own) > 0 {
-		done := make(chan struct{})
-		defer func() { <-done }()
+	for again := true; again && ctx.Err() == nil; {
+		own, all := w.close(ctx, within)
+		told := make(chan struct{})
 		go func() {
-			defer close(done)
+			defer close(told)
 			tell(ctx, log, own, func() time.Duration { return w.clock.Since(began).Round(time.Millisecond) })
 		}()
-	}
-	for _, gap := range all {
-		select {
-		case <-gap.done:
-		case <-ctx.Done():
-			return
+		again = false
+		for _, gap := range all {
+			select {
+			case <-gap.done:
+				// It may have listed at the moment at which it was given up, or the context of the caller who waited may have ended.
+				again = again || gap.dropped && gap.synced()
+			case <-ctx.Done():
+			}
 		}
+		<-told
 	}
 }
 
@@ -73,18 +75,16 @@ func (w *Watches) close(ctx context.Context, within time.Duration) (own, all []*
 	}
 	for _, one := range w.all {
 		if one.gap == nil {
-			gap := &gap{watch: one, clock: w.clock, lists: w.lists, began: now, done: make(chan struct{})}
+			gap := &gap{watch: one, clock: w.clock, lists: w.lists, began: now, until: w.until, done: make(chan struct{})}
 			one.gap = gap
 			own = append(own, gap)
 			go func() {
 				defer close(gap.done)
-				limited, cancel := context.WithTimeout(ctx, max(w.until.Sub(now), grace))
-				defer cancel()
-				gap.say(gap.close(limited))
-				if !gap.filled {
+				gap.say(gap.close(ctx))
+				if !gap.filled || ctx.Err() != nil {
 					w.mu.Lock()
 					defer w.mu.Unlock()
-					one.gap = nil
+					one.gap, gap.dropped = nil, true
 				}
 			}()
 		}
@@ -95,11 +95,18 @@ func (w *Watches) close(ctx context.Context, within time.Duration) (own, all []*
 
 // tell logs what is waited for, until all gaps are done.
 func tell(ctx context.Context, log logr.Logger, gaps []*gap, waited func() time.Duration) {
+	if len(gaps) == 0 {
+		return
+	}
 	say := func(which outcome, what string) (told bool) {
 		why := map[string]string{}
 		for _, gap := range gaps {
 			if state, reason := gap.state(); state == which {
-				why[gap.kind.GroupKind().String()] = reason
+				kind := gap.kind.GroupKind().String()
+				if before, two := why[kind]; two && before != reason { // a kind may be watched in several namespaces, or versions
+					reason = before + "; " + reason
+				}
+				why[kind] = reason
 			}
 		}
 		if len(why) > 0 {
@@ -149,23 +156,28 @@ type gap struct {
 	clock clock.PassiveClock
 	// lists limits how many lists are read at once.
 	lists chan struct{}
-	began time.Time
-	// filled reports that the informer had listed when it was compared. done is closed when nobody waits for it any more.
-	filled bool
-	done   chan struct{}
+	// began is when the informer was first waited for, and until when it is waited for no longer, or some seconds after it was
+	// filled.
+	began, until time.Time
+	// filled reports that the informer had listed when it was compared. done is closed when nobody waits for it any more, and
+	// dropped reports then that those that come later are to wait for it anew.
+	filled, dropped bool
+	done            chan struct{}
 
-	// before is the version that the informer had if that was newer than what is stored: etcd was restored, and versions
-	// say nothing before the informer has read all again.
-	before string
-	// since is when the first of the last requests began, all of which were rejected, or zero.
-	since time.Time
+	// since is when the first of the last requests began, all of which were rejected, or zero. heard is when the informer was
+	// first rejected while it showed version at, or zero.
+	since, heard time.Time
+	at           string
+	// listed is the version of the list that the informer is compared with.
+	listed string
 
 	mu sync.Mutex
 	// result is what is known, and err why the last request failed. stored is a version that the API server had, or empty
-	// if it was not asked yet: an informer that shows it is current. They are written under mu.
-	result outcome
-	err    error
-	stored string
+	// if it was not asked yet: an informer that shows it is current. before is the version that the informer had if that was
+	// newer: etcd was restored, and versions say nothing before the informer has read all again. They are under mu.
+	result         outcome
+	err            error
+	stored, before string
 }
 
 func (g *gap) say(result outcome) {
@@ -174,10 +186,29 @@ func (g *gap) say(result outcome) {
 	g.result = result
 }
 
-func (g *gap) ask(stored string) {
+// ask records what is stored, while the informer showed a version that it had before.
+func (g *gap) ask(stored, had string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stored = stored
+	if g.stored != "" {
+		return
+	}
+	if g.stored = stored; Older(stored, had) {
+		g.before = had
+	}
+}
+
+// wrong records why there is no answer, or nil.
+func (g *gap) wrong(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
+}
+
+func (g *gap) versions() (stored, before string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stored, g.before
 }
 
 // state returns what is known of the cache, and the reason.
@@ -192,6 +223,8 @@ func (g *gap) state() (outcome, string) {
 		return g.result, told.Error()
 	case !g.synced():
 		return g.result, "it has not been read"
+	case g.stored == "":
+		return g.result, "the API server has not answered yet"
 	}
 	return g.result, fmt.Sprintf("it shows version %s, and %s was stored", g.version(), g.stored)
 }
@@ -204,11 +237,13 @@ func (g *gap) close(ctx context.Context) outcome {
 		}
 		g.filled = true
 	}
+	ctx, cancel := context.WithTimeout(ctx, max(g.until.Sub(g.clock.Now()), grace))
+	defer cancel()
 	differing, result := g.compare(ctx)
 	if result != behind {
 		return result
 	}
-	return g.until(ctx, func() bool {
+	return g.poll(ctx, func() bool {
 		maps.DeleteFunc(differing, g.has)
 		return len(differing) == 0 || g.shows()
 	})
@@ -219,21 +254,25 @@ func (g *gap) close(ctx context.Context) outcome {
 func (g *gap) fill(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if list, err := g.list(ctx, metav1.ListOptions{Limit: few}, map[string]string{}); err == nil {
-		g.ask(list.GetResourceVersion())
+	list, _, err := g.list(ctx, metav1.ListOptions{Limit: few}, map[string]string{})
+	if err == nil {
+		g.ask(list.GetResourceVersion(), "")
 	}
-	refused := false
-	result := g.until(ctx, func() bool {
-		_, _, err := g.refused(g.clock.Now())
-		refused = err != nil
-		return refused || g.synced()
+	var refused error
+	result := g.poll(ctx, func() bool {
+		_, _, refused = g.refused(g.clock.Now())
+		return refused != nil || g.synced()
 	})
 	switch {
 	case g.synced():
 		return current
-	case refused:
+	case refused != nil:
+		g.wrong(refused)
 		return rejected
 	case result == behind:
+		if ctx.Err() == nil {
+			g.wrong(err)
+		}
 		return unread
 	}
 	return result
@@ -243,24 +282,27 @@ func (g *gap) fill(ctx context.Context) outcome {
 // last change of its kind, or of a bookmark, which comes once a minute, while the version of what is stored is one of all kinds.
 // It returns the versions of the objects by their keys, empty for those that are gone. Where more is known, it returns that.
 func (g *gap) compare(ctx context.Context) (objects map[string]string, result outcome) {
-	had, at := g.version(), ""
+	had, at, expired := g.version(), "", 0
 	options, objects := metav1.ListOptions{Limit: few}, map[string]string{}
 	for more := true; more; {
 		if g.shows() {
 			return nil, current
 		}
-		asked := g.clock.Now()
-		list, err := g.list(ctx, options, objects)
+		list, asked, err := g.listing(ctx, options, objects)
 		if err != nil {
-			if g.failing(ctx, err, asked) {
+			if old := options.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsBadRequest(err)); old {
+				// The pages are too old. If that happens twice, they are always: all objects are read at once then, as client-go does.
+				if expired++; expired > 1 {
+					options = metav1.ListOptions{}
+				} else {
+					options = metav1.ListOptions{Limit: few}
+				}
+				clear(objects)
+			} else if g.failing(ctx, err, asked) {
 				return nil, rejected
 			}
-			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the pages are too old
-				options = metav1.ListOptions{Limit: few}
-				clear(objects)
-			}
 			pause, cancel := context.WithTimeout(ctx, currentAgain)
-			result := g.until(pause, g.shows)
+			result := g.poll(pause, g.shows)
 			cancel()
 			if result != behind || ctx.Err() != nil {
 				return nil, result
@@ -271,31 +313,51 @@ func (g *gap) compare(ctx context.Context) (objects map[string]string, result ou
 		if options.Continue == "" {
 			at = list.GetResourceVersion()
 		}
-		if g.stored == "" {
-			g.ask(at)
-			if Older(at, had) {
-				g.before = had
-			}
-		}
+		g.ask(at, had)
 		options.Continue, options.Limit = list.GetContinue(), page
 		more = options.Continue != ""
 	}
+	g.listed = at
+	_, before := g.versions()
 	for _, object := range g.store.List() {
 		key, err := toolscache.MetaNamespaceKeyFunc(object)
-		if _, there := objects[key]; err == nil && !there && (g.before != "" || !atLeast(versionOf(object), at)) {
+		if _, there := objects[key]; err == nil && !there && (before != "" || !atLeast(versionOf(object), at)) {
 			objects[key] = ""
 		}
 	}
 	return objects, behind
 }
 
-// list reads a list, and adds the versions of its objects. A list that hangs does not keep others from theirs.
-func (g *gap) list(ctx context.Context, options metav1.ListOptions, objects map[string]string) (metav1.ListInterface, error) {
+// listing reads a list, until the informer shows what was stored.
+func (g *gap) listing(ctx context.Context, options metav1.ListOptions, objects map[string]string) (metav1.ListInterface, time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer cancel()
+	looking.Go(func() {
+		ticks := time.NewTicker(currentEvery)
+		defer ticks.Stop()
+		for !g.shows() && !g.stopped() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+		}
+		cancel()
+	})
+	return g.list(ctx, options, objects)
+}
+
+// list reads a list, and adds the versions of its objects. It returns when the API server was asked. A list that hangs does not keep
+// others from theirs.
+func (g *gap) list(ctx context.Context, options metav1.ListOptions, objects map[string]string) (list metav1.ListInterface, asked time.Time, err error) {
 	select {
 	case g.lists <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, g.clock.Now(), ctx.Err()
 	}
+	asked = g.clock.Now()
 	release := sync.OnceFunc(func() { <-g.lists })
 	defer release()
 	defer time.AfterFunc(slotTime, release).Stop()
@@ -304,36 +366,34 @@ func (g *gap) list(ctx context.Context, options metav1.ListOptions, objects map[
 
 	read, err := g.source.ListWithContext(ctx, options)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // its kind counts
+		return nil, asked, err //nolint:wrapcheck // its kind counts
 	}
 	err = meta.EachListItem(read, func(object runtime.Object) error {
 		key, err := toolscache.MetaNamespaceKeyFunc(object)
 		objects[key] = versionOf(object)
 		return err //nolint:wrapcheck // wrapped below
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", g.kind, err)
+	if err == nil {
+		list, err = meta.ListAccessor(read)
 	}
-	list, err := meta.ListAccessor(read)
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", g.kind, err)
+		return nil, asked, fmt.Errorf("listing %s: %w", g.kind, err)
 	}
-	return list, nil
+	return list, asked, nil
 }
 
 // failing records what a request was answered, and reports whether all answers have been rejections for long. One that came
-// soon does not say that, since an API server that starts rejects what it answers a moment later.
+// soon does not say that, since an API server that starts rejects what it answers a moment later, and one that is overloaded says
+// nothing.
 func (g *gap) failing(ctx context.Context, err error, asked time.Time) bool {
 	if ctx.Err() == nil {
-		g.mu.Lock()
-		g.err = err
-		g.mu.Unlock()
+		g.wrong(err)
 	}
 	switch {
-	case err == nil:
-		g.since = time.Time{}
+	case apierrors.IsTooManyRequests(err):
 		return false
-	case !rejection(err):
+	case err == nil, !rejection(err):
+		g.since = time.Time{}
 		return false
 	case g.since.IsZero():
 		g.since = asked
@@ -341,17 +401,20 @@ func (g *gap) failing(ctx context.Context, err error, asked time.Time) bool {
 	return g.clock.Since(g.since) >= grace
 }
 
-// until waits until the informer is current, by what reports that, or is not to be waited for, or ctx ends.
-func (g *gap) until(ctx context.Context, isCurrent func() bool) outcome {
+// poll waits until the informer is current, by what reports that, or is not to be waited for, or ctx ends.
+func (g *gap) poll(ctx context.Context, isCurrent func() bool) outcome {
 	ticks := time.NewTicker(currentEvery)
 	defer ticks.Stop()
 	for {
-		now := g.clock.Now()
-		first, last, err := g.refused(now)
-		switch {
-		case g.stopped() || isCurrent():
+		if g.stopped() || isCurrent() {
 			return current
-		case err != nil && last.After(first) && last.After(g.began) && now.Sub(later(first, g.began)) >= grace:
+		}
+		// The informer is rejected if it was for some seconds, more than once, and read nothing meanwhile.
+		switch _, last, err := g.refused(g.clock.Now()); {
+		case err == nil || last.Before(g.began):
+		case g.heard.IsZero() || g.at != g.version():
+			g.heard, g.at = last, g.version()
+		case last.After(g.heard) && g.clock.Since(g.heard) >= grace:
 			return rejected
 		}
 		select {
@@ -365,24 +428,19 @@ func (g *gap) until(ctx context.Context, isCurrent func() bool) outcome {
 // shows reports whether the informer shows the version that was stored.
 func (g *gap) shows() bool {
 	has := g.version()
-	return g.stored != "" && atLeast(has, g.stored) && (g.before == "" || Older(has, g.before))
+	stored, before := g.versions()
+	return stored != "" && atLeast(has, stored) && (before == "" || Older(has, before))
 }
 
-// has reports whether the informer has an object at least at the given version, or not if that is empty.
+// has reports whether the informer has an object at the given version or one after the list, or not if that is empty.
 func (g *gap) has(key, version string) bool {
 	object, found, err := g.store.GetByKey(key)
 	if err != nil || !found || version == "" {
 		return err == nil && !found && version == ""
 	}
 	has := versionOf(object)
-	return has == version || g.before == "" && atLeast(has, version)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	_, before := g.versions()
+	return has == version || before == "" && atLeast(has, g.listed)
 }
 
 func versionOf(object any) string {

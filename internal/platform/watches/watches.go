@@ -124,7 +124,7 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 }
 
 // rejection reports whether an error of the API server means that the kind cannot be read. An API server that does not respond
-// or is overloaded says nothing about the kind, and neither does a load balancer before it.
+// or is overloaded says nothing about the kind, and neither does a load balancer before it, nor etcd without a leader.
 func rejection(err error) bool {
 	var status apierrors.APIStatus
 	switch {
@@ -133,7 +133,7 @@ func rejection(err error) bool {
 		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return false
 	}
-	return status.Status().Code != http.StatusBadGateway
+	return status.Status().Code != http.StatusBadGateway && !strings.Contains(err.Error(), "etcdserver: ")
 }
 
 // failed records an error of the informer, and reports whether it means that the kind cannot be read.
