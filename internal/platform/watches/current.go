@@ -45,12 +45,14 @@ const (
 // are waited for some seconds.
 func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Duration) {
 	began := w.clock.Now()
-	for again := true; again && ctx.Err() == nil; {
-		own, all := w.close(ctx, within)
+	enough, cancel := context.WithTimeout(ctx, w.left(within)+grace)
+	defer cancel()
+	for again := true; again && enough.Err() == nil; {
+		own, all := w.close(ctx)
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
-			tell(ctx, log, own, func() time.Duration { return w.clock.Since(began).Round(time.Millisecond) })
+			tell(ctx, enough, log, own, func() time.Duration { return w.clock.Since(began).Round(time.Millisecond) })
 		}()
 		again = false
 		for _, gap := range all {
@@ -58,21 +60,29 @@ func (w *Watches) Current(ctx context.Context, log logr.Logger, within time.Dura
 			case <-gap.done:
 				// It may have listed at the moment at which it was given up, or the context of the caller who waited may have ended.
 				again = again || gap.dropped && gap.synced()
-			case <-ctx.Done():
+			case <-enough.Done():
 			}
 		}
 		<-told
 	}
 }
 
-// close begins to wait for each cache that nobody waits for or has waited for. It returns these, and all.
-func (w *Watches) close(ctx context.Context, within time.Duration) (own, all []*gap) {
+// left returns how much of the time is left, which begins with the first call.
+func (w *Watches) left(within time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	if w.until.IsZero() {
 		w.until = now.Add(within)
 	}
+	return max(w.until.Sub(now), 0)
+}
+
+// close begins to wait for each cache that nobody waits for or has waited for. It returns these, and all.
+func (w *Watches) close(ctx context.Context) (own, all []*gap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
 	for _, one := range w.all {
 		if one.gap == nil {
 			gap := &gap{watch: one, clock: w.clock, lists: w.lists, began: now, until: w.until, done: make(chan struct{})}
@@ -93,8 +103,8 @@ func (w *Watches) close(ctx context.Context, within time.Duration) (own, all []*
 	return own, all
 }
 
-// tell logs what is waited for, until all gaps are done.
-func tell(ctx context.Context, log logr.Logger, gaps []*gap, waited func() time.Duration) {
+// tell logs what is waited for, until all gaps are done, or enough was waited.
+func tell(ctx, enough context.Context, log logr.Logger, gaps []*gap, waited func() time.Duration) {
 	if len(gaps) == 0 {
 		return
 	}
@@ -120,8 +130,8 @@ func tell(ctx context.Context, log logr.Logger, gaps []*gap, waited func() time.
 	for _, gap := range gaps {
 		for open := true; open; {
 			select {
-			case <-ctx.Done():
-				return
+			case <-enough.Done():
+				open = false
 			case <-gap.done:
 				open = false
 			case <-ticks.C:

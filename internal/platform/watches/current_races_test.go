@@ -156,9 +156,7 @@ func TestCurrentWaitingForTheTurnCountsAsRejected(t *testing.T) {
 		w.all = append(w.all, c.watch)
 		w.mu.Unlock()
 		time.Sleep(time.Millisecond)
-		w.mu.Lock()
-		w.mu.Unlock()
-		w.close(t.Context(), 2*time.Minute)
+		w.close(t.Context())
 		<-c.gap.done
 		if _, there, _ := c.store.GetByKey("n/new"); !there || c.gap.result == rejected {
 			t.Errorf("a kind counts as rejected after %s by %d answers that took no time; its cache lacks an object", time.Since(began), asked)
