@@ -117,7 +117,7 @@ func (p *Pass) run(ctx context.Context, s *session) (outcome Outcome, err error)
 		var unseen map[workloadspread.LostBooking]bool
 		unseen, lookErr = p.unseen(ctx, s, overdue)
 		// What the cache showed to the look is counted now.
-		if snapshot, known, err = p.snapshot(ctx, s); err != nil {
+		if snapshot, _, err = p.snapshot(ctx, s); err != nil {
 			return outcome, err
 		}
 		snapshot.Unseen, snapshot.LookAgain = unseen, s.Kept.lookAgain()
