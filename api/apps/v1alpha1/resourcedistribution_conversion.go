@@ -13,7 +13,7 @@ func (in *ResourceDistribution) ToV1beta1() *v1beta1.ResourceDistribution {
 	in = in.DeepCopy()
 	return &v1beta1.ResourceDistribution{ObjectMeta: in.ObjectMeta,
 		Spec: v1beta1.ResourceDistributionSpec{Resource: in.Spec.Resource, Targets: v1beta1.ResourceDistributionTargets{
-			ResourceDistributionTargetLists: in.Spec.Targets.ResourceDistributionTargetLists,
+			ResourceDistributionTargetLists: listsIfAny(in.Spec.Targets.ResourceDistributionTargetLists),
 			NamespaceSelector:               selectorIfAny(in.Spec.Targets.NamespaceLabelSelector)}},
 		Status: v1beta1.ResourceDistributionStatus{ResourceDistributionCounters: in.Status.ResourceDistributionCounters,
 			Conditions: each(in.Status.Conditions, func(c ResourceDistributionCondition) v1beta1.ResourceDistributionCondition {
@@ -27,7 +27,7 @@ func ResourceDistributionFromV1beta1(in *v1beta1.ResourceDistribution) *Resource
 	in = in.DeepCopy()
 	return &ResourceDistribution{ObjectMeta: in.ObjectMeta,
 		Spec: ResourceDistributionSpec{Resource: in.Spec.Resource, Targets: ResourceDistributionTargets{
-			ResourceDistributionTargetLists: in.Spec.Targets.ResourceDistributionTargetLists,
+			ResourceDistributionTargetLists: listsIfAny(in.Spec.Targets.ResourceDistributionTargetLists),
 			NamespaceLabelSelector:          selectorIfAny(in.Spec.Targets.NamespaceSelector)}},
 		Status: ResourceDistributionStatus{ResourceDistributionCounters: in.Status.ResourceDistributionCounters,
 			Conditions: each(in.Status.Conditions, func(c v1beta1.ResourceDistributionCondition) ResourceDistributionCondition {
@@ -43,4 +43,14 @@ func selectorIfAny(selector metav1.LabelSelector) metav1.LabelSelector {
 		return metav1.LabelSelector{}
 	}
 	return selector
+}
+
+// listsIfAny does so with lists of namespaces.
+func listsIfAny(lists v1beta1.ResourceDistributionTargetLists) v1beta1.ResourceDistributionTargetLists {
+	for _, of := range []*v1beta1.ResourceDistributionTargetNamespaces{&lists.ExcludedNamespaces, &lists.IncludedNamespaces} {
+		if len(of.List) == 0 {
+			of.List = nil
+		}
+	}
+	return lists
 }
