@@ -45,7 +45,7 @@ func selectorIfAny(selector metav1.LabelSelector) metav1.LabelSelector {
 	return selector
 }
 
-// listsIfAny does so with lists of namespaces.
+// listsIfAny returns lists of namespaces without empty ones, which are no absent ones either.
 func listsIfAny(lists v1beta1.ResourceDistributionTargetLists) v1beta1.ResourceDistributionTargetLists {
 	for _, of := range []*v1beta1.ResourceDistributionTargetNamespaces{&lists.ExcludedNamespaces, &lists.IncludedNamespaces} {
 		if len(of.List) == 0 {

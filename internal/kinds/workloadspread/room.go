@@ -54,9 +54,14 @@ func (l *Ledger) room(p *page, i int) bool {
 	}
 	for p.looked.sure[i] < needed && len(p.looked.open[i]) > 0 && l.stayed < askedMost {
 		l.atOnce = min(max(2*l.atOnce, 1), askedAtOnce)
-		n := min(len(p.looked.open[i]), askedMost-l.stayed, l.atOnce)
-		names := p.looked.open[i][:n]
-		p.looked.open[i] = p.looked.open[i][n:]
+		var names []string
+		for len(p.looked.open[i]) > 0 && len(names) < min(askedMost-l.stayed, l.atOnce) {
+			name := p.looked.open[i][0]
+			p.looked.open[i] = p.looked.open[i][1:]
+			if _, asked := p.looked.happened[name]; !asked { // a pod may have been made again under its name
+				names = append(names, name)
+			}
+		}
 		l.ask(p, i, names...)
 	}
 	return p.looked.sure[i] >= needed

@@ -165,3 +165,26 @@ func TestADeletionOfTheSameBatchHasNotHappened(t *testing.T) {
 		t.Errorf("pod p ended, and the pod that replaces it stays without a subset: %s; %+v", d.Reason, spread.Status.VersionedSubsetStatuses[VersionIgnored][0])
 	}
 }
+
+// WS-073 (part), WS-074 (part): a pod is made again under its name in the same write in which others ask about deletions. Its own deletion
+// is settled then, and frees no second place.
+func TestADeletionThatIsSettledFreesNoSecondPlace(t *testing.T) {
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 3}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+		{name: a, replicas: 3, missingReplicas: 3, deletingPods: {p-1: "2026-01-01T11:59:58Z", p-2: "2026-01-01T11:59:59Z", p-3: "2026-01-01T11:59:57Z"}}]}}}`)
+	l := NewLedger(spread, nil, workloadspreadtest.BookingTime)
+	l.Going = each(func(pod string) bool { return pod != "p-3" })
+	for _, tt := range []struct {
+		pod    Creation
+		subset string
+	}{
+		{Creation{Key: "id-1", Generated: true, Version: VersionIgnored}, "a"},
+		{Creation{Key: "p-1", Version: VersionIgnored}, "a"},
+		{Creation{Key: "id-2", Generated: true, Version: VersionIgnored}, "none"}, // p-3 stays
+	} {
+		d, commit := l.Create(tt.pod)
+		commit()
+		if got := subsetOf(t, d); got != tt.subset {
+			t.Errorf("%s: got subset %s, want %s", tt.pod.Key, got, tt.subset)
+		}
+	}
+}

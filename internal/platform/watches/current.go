@@ -184,7 +184,7 @@ type gap struct {
 	mu sync.Mutex
 	// result is what is known, and err why the last request failed. stored is a version that the API server had, or empty
 	// if it was not asked yet: an informer that shows it is current. before is the version that the informer had if that was
-	// newer: etcd was restored, and versions say nothing before the informer has read all again. They are under mu.
+	// newer: etcd was restored, and versions say nothing before the informer has read all again. They are written under mu.
 	result         outcome
 	err            error
 	stored, before string
@@ -213,12 +213,6 @@ func (g *gap) wrong(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.err = err
-}
-
-func (g *gap) versions() (stored, before string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.stored, g.before
 }
 
 // state returns what is known of the cache, and the reason.
@@ -264,9 +258,10 @@ func (g *gap) close(ctx context.Context) outcome {
 func (g *gap) fill(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	list, _, err := g.list(ctx, metav1.ListOptions{Limit: few}, map[string]string{})
-	if err == nil {
+	if list, _, err := g.list(ctx, metav1.ListOptions{Limit: few}, map[string]string{}); err == nil {
 		g.ask(list.GetResourceVersion(), "")
+	} else if ctx.Err() == nil {
+		g.wrong(err)
 	}
 	var refused error
 	result := g.poll(ctx, func() bool {
@@ -280,9 +275,6 @@ func (g *gap) fill(ctx context.Context) outcome {
 		g.wrong(refused)
 		return rejected
 	case result == behind:
-		if ctx.Err() == nil {
-			g.wrong(err)
-		}
 		return unread
 	}
 	return result
@@ -328,10 +320,9 @@ func (g *gap) compare(ctx context.Context) (objects map[string]string, result ou
 		more = options.Continue != ""
 	}
 	g.listed = at
-	_, before := g.versions()
 	for _, object := range g.store.List() {
 		key, err := toolscache.MetaNamespaceKeyFunc(object)
-		if _, there := objects[key]; err == nil && !there && (before != "" || !atLeast(versionOf(object), at)) {
+		if _, there := objects[key]; err == nil && !there && (g.before != "" || !atLeast(versionOf(object), at)) {
 			objects[key] = ""
 		}
 	}
@@ -438,8 +429,9 @@ func (g *gap) poll(ctx context.Context, isCurrent func() bool) outcome {
 // shows reports whether the informer shows the version that was stored.
 func (g *gap) shows() bool {
 	has := g.version()
-	stored, before := g.versions()
-	return stored != "" && atLeast(has, stored) && (before == "" || Older(has, before))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stored != "" && atLeast(has, g.stored) && (g.before == "" || Older(has, g.before))
 }
 
 // has reports whether the informer has an object at the given version or one after the list, or not if that is empty.
@@ -449,8 +441,7 @@ func (g *gap) has(key, version string) bool {
 		return err == nil && !found && version == ""
 	}
 	has := versionOf(object)
-	_, before := g.versions()
-	return has == version || before == "" && atLeast(has, g.listed)
+	return has == version || g.before == "" && atLeast(has, g.listed)
 }
 
 func versionOf(object any) string {
