@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -25,7 +26,7 @@ func (d *Defaults) Add(object Document, pointer, key string, value any) any {
 	if present, ok := object[key]; ok && present != nil && present != "" {
 		return present
 	}
-	d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+Escape(key), value))
+	d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+jsonpointer.Escape(key), value))
 	return value
 }
 
@@ -36,7 +37,7 @@ func (d *Defaults) Object(
 ) {
 	switch present := parent[key].(type) {
 	case Document:
-		fill(d, present, pointer+"/"+Escape(key))
+		fill(d, present, pointer+"/"+jsonpointer.Escape(key))
 	case nil:
 		var inner Defaults
 		made := Document{}
@@ -44,7 +45,7 @@ func (d *Defaults) Object(
 		for _, op := range inner.Operations {
 			made[strings.TrimPrefix(op.Path, "/")] = op.Value
 		}
-		d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+Escape(key), made))
+		d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+jsonpointer.Escape(key), made))
 	}
 }
 
@@ -149,11 +150,6 @@ func claimSpec(item any) (string, Document) {
 	name, _ := meta["name"].(string)
 	spec, _ := claim["spec"].(Document)
 	return name, spec
-}
-
-// Escape returns a key escaped for a JSON pointer.
-func Escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
 // SameTemplate reports whether two workloads of the same version have the same pod template, as documents.

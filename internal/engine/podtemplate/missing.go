@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/internal/engine/imageref"
@@ -33,7 +34,7 @@ func missingValues(given, complete, stored any, pointer string) []missingValue {
 		}
 		before, exists := stored.(Document)
 		for _, key := range slices.Sorted(maps.Keys(complete)) {
-			at, value, present := pointer+"/"+Escape(key), complete[key], given[key]
+			at, value, present := pointer+"/"+jsonpointer.Escape(key), complete[key], given[key]
 			switch {
 			case value == nil:
 			case present != nil && (present != "" || value == ""):
@@ -83,7 +84,7 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 			if t != nil && t.Kind() == reflect.Struct {
 				field = jsonfields.Of(t)[key]
 			}
-			at, value, present := pointer+"/"+Escape(key), stored[key], given[key]
+			at, value, present := pointer+"/"+jsonpointer.Escape(key), stored[key], given[key]
 			switch {
 			case value == nil:
 			case present != nil && (present != "" || value == ""):

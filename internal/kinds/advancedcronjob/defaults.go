@@ -1,6 +1,7 @@
 package advancedcronjob
 
 import (
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -25,7 +26,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 		// The annotation has a meaning only in v1alpha1, and is never stored.
 		d.Operations = append(d.Operations,
 			jsonpatch.NewOperation("remove",
-				"/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
+				"/metadata/annotations/"+jsonpointer.Escape(pub.ImageListTemplate), nil))
 	}
 	spec, ok := object["spec"].(Document)
 	if !ok {

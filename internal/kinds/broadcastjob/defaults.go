@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -58,7 +59,7 @@ func resumed(job Document, now time.Time) jsonpatch.Operation {
 	metadata, _ := job["metadata"].(Document)
 	if annotations, ok := metadata["annotations"].(Document); ok && annotations != nil {
 		return jsonpatch.NewOperation("add",
-			"/metadata/annotations/"+podtemplate.Escape(pub.BroadcastJobResumed), at)
+			"/metadata/annotations/"+jsonpointer.Escape(pub.BroadcastJobResumed), at)
 	}
 	return jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.BroadcastJobResumed: at})
 }

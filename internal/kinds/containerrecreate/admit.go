@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -201,7 +202,7 @@ func Accept(
 	return accepted, patch, nil
 }
 
-func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }
+func labelPath(key string) string { return "/metadata/labels/" + jsonpointer.Escape(key) }
 
 func label(key, value string) jsonpatch.Operation {
 	return jsonpatch.NewOperation("add", labelPath(key), value)

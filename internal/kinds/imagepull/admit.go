@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +43,9 @@ func (p *patch) set(op, path string, value any) {
 // add adds a field unless it is set; null and "" count as not set.
 func (p *patch) add(object Document, at, key string, value any) {
 	if present, ok := object[key]; !ok || present == nil || present == "" {
-		p.set("add", at+"/"+escape(key), value)
+		p.set("add", at+"/"+jsonpointer.Escape(key), value)
 	}
 }
-
-func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // DefaultJob defaults an ImagePullJob (IMG-031, IMG-032), or the same fields of an ImageListPullJob
 // (IMG-045).
@@ -141,7 +140,7 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 		}
 
 		if sortTags(completed) || changed {
-			p.set("replace", "/spec/images/"+escape(name)+"/tags", completed)
+			p.set("replace", "/spec/images/"+jsonpointer.Escape(name)+"/tags", completed)
 		}
 	}
 
@@ -151,7 +150,7 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 		image, _ := statuses[name].(Document)
 		tags, _ := image["tags"].([]any)
 		if tags = slices.Clone(tags); sortTags(tags) {
-			p.set("replace", "/status/imageStatuses/"+escape(name)+"/tags", tags)
+			p.set("replace", "/status/imageStatuses/"+jsonpointer.Escape(name)+"/tags", tags)
 		}
 	}
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -91,7 +92,7 @@ func added(path string, to, texts map[string]string) (changes []operations.Opera
 
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		changes = append(changes, operations.NewOperation("add",
-			path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), texts[key]))
+			path+"/"+jsonpointer.Escape(key), texts[key]))
 	}
 
 	return changes

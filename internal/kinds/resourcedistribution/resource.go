@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -243,7 +243,7 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(given)) {
 			operations = append(operations,
-				operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
+				operation{"add", "/metadata/" + member + "/" + jsonpointer.Escape(key), given[key]})
 		}
 	}
 
@@ -273,6 +273,3 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 
 	return body, nil
 }
-
-// pointer escapes a key in the path of a JSON patch.
-var pointer = strings.NewReplacer("~", "~0", "/", "~1")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -124,7 +125,7 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 				Document{pub.V1beta1OnlyFields: string(text)}))
 	default:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields),
+			jsonpatch.NewOperation("add", "/metadata/annotations/"+jsonpointer.Escape(pub.V1beta1OnlyFields),
 				string(text)))
 	}
 }

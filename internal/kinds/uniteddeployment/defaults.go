@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-openapi/jsonpointer"
 	"gomodules.xyz/jsonpatch/v2"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -148,7 +149,7 @@ func oldForm(d *podtemplate.Defaults, spec, old Document) {
 func pointer(path ...any) string {
 	text := ""
 	for _, part := range path {
-		text += "/" + podtemplate.Escape(fmt.Sprint(part))
+		text += "/" + jsonpointer.Escape(fmt.Sprint(part))
 	}
 	return text
 }

@@ -55,7 +55,7 @@ func Inject(
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
 
-	return jsondiff.Between(before, pod), nil
+	return jsondiff.Between(before, pod, jsondiff.Deep), nil
 }
 
 // addAffinity adds the node selectors of the subset, if it has any.

@@ -136,7 +136,7 @@ func Patch(before, after *unstructured.Unstructured) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations := jsondiff.Between(from, to)
+	operations := jsondiff.Between(from, to, jsondiff.Deep)
 	// The API server takes the resourceVersion as a precondition.
 	if version := before.GetResourceVersion(); version != "" {
 		operations = append([]jsonpatch.Operation{jsonpatch.NewOperation("replace",

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/go-openapi/jsonpointer"
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -321,15 +321,12 @@ func (in *injection) annotationChanges() []operations.Operation {
 	for _, key := range slices.Sorted(maps.Keys(in.annotations)) {
 		if before, ok := in.pod.Annotations[key]; !ok || before != in.annotations[key] {
 			changes = append(changes,
-				operations.NewOperation("add", "/metadata/annotations/"+escape.Replace(key),
+				operations.NewOperation("add", "/metadata/annotations/"+jsonpointer.Escape(key),
 					in.annotations[key]))
 		}
 	}
 	return changes
 }
-
-// escape escapes a key for a JSON pointer.
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // placed puts containers into a list of the pod. A container replaces one of the same name, or else comes
 // before or after all others.
