@@ -215,7 +215,8 @@ func (s *Set) Ready() error {
 	return fmt.Errorf("no usable container runtime: %s", strings.Join(reasons, "; "))
 }
 
-// ForContainer returns the runtime of a container, given its full ID (ND-035).
+// ForContainer returns the runtime of a container, given its full ID (ND-035). If several have the name, as on a node of k3s where the
+// containerd of the distribution is installed, too, it is the one that runs most of kubelet's pods, as far as is known.
 func (s *Set) ForContainer(id string) (*Runtime, error) {
 	scheme, _, ok := SplitID(id)
 	if !ok {
@@ -223,24 +224,28 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	}
 
 	var other []string
-	var silent *Runtime
+	var best, silent *member
 	var unknown error
-	for _, m := range s.snapshot() {
-		switch {
+	members := s.snapshot()
+	for i := range members {
+		switch m := &members[i]; {
 		case m.runtime == nil && !m.missing && m.problem != "":
 			unknown = fmt.Errorf("%w: %s, which may be %s: %s", ErrUnavailable, m.endpoint, scheme, m.problem)
 		case m.runtime == nil:
-		case m.runtime.name == scheme && m.problem == "":
-			return m.runtime, nil
-		case m.runtime.name == scheme:
-			silent = m.runtime // its calls return the error
-		default:
+		case m.runtime.name != scheme:
 			other = append(other, m.runtime.name)
+		case m.problem == "" && (best == nil || m.pods > best.pods):
+			best = m
+		case m.problem != "" && (silent == nil || m.pods > silent.pods):
+			silent = m
 		}
 	}
 
-	if silent != nil {
-		return silent, nil
+	switch {
+	case silent != nil && (best == nil || best.pods == 0 || silent.pods > best.pods):
+		return silent.runtime, nil // its calls return the error
+	case best != nil && (best.pods > 0 || unknown == nil):
+		return best.runtime, nil
 	}
 
 	if len(other) == 0 {
