@@ -3,6 +3,7 @@ package wording
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // Most is the maximum length of a text in bytes. The API server rejects event messages longer than 1 KiB, and
@@ -25,4 +26,24 @@ func Bound(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:Most-len(mark)], "") + mark
+}
+
+// Clip truncates a text at a character boundary to the maximum length as JSON, where escaped characters
+// count with the length of their escape sequence.
+func Clip(text string, most int) string {
+	length := 0
+	for i, r := range text {
+		size := utf8.RuneLen(r)
+		switch {
+		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
+			size = 2
+		case r < ' ' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
+			size = 6
+		}
+		if length += size; length > most {
+			return text[:i]
+		}
+	}
+
+	return text
 }

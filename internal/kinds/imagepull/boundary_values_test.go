@@ -29,7 +29,6 @@ func TestRoomInANodeImage(t *testing.T) {
 		"an annotation":          func(i *appsv1beta1.ImageSpec) { i.SandboxConfig.Annotations = map[string]string{"a": ""} },
 		"a secret's name":        func(i *appsv1beta1.ImageSpec) { i.PullSecrets[0].Name = "se" },
 		"a secret's namespace":   func(i *appsv1beta1.ImageSpec) { i.PullSecrets[0].Namespace = "na" },
-		"a tag":                  func(i *appsv1beta1.ImageSpec) { i.Tags[0].Tag = "12" },
 		"the name of a job":      func(i *appsv1beta1.ImageSpec) { i.Tags[0].OwnerReferences[0].Name = "jo" },
 		"the namespace of a job": func(i *appsv1beta1.ImageSpec) { i.Tags[0].OwnerReferences[0].Namespace = "na" },
 	} {
@@ -38,8 +37,12 @@ func TestRoomInANodeImage(t *testing.T) {
 			t.Errorf("%s of one byte more takes %d", what, sizeOf("app", image)-before)
 		}
 	}
-	if sizeOf("apps", full()) != before+1 {
-		t.Error("the name of an image takes no room")
+	if sizeOf("apps", full()) < before+3 {
+		t.Error("the name of an image does not take the room that it has in the spec, the status and the ID")
+	}
+	longer := full()
+	if longer.Tags[0].Tag = "12"; sizeOf("app", longer) < before+2 {
+		t.Error("a tag does not take the room that it has in the spec and the status")
 	}
 
 	job := imagepulltest.Job()
@@ -48,8 +51,9 @@ func TestRoomInANodeImage(t *testing.T) {
 	holding := func(namespace string, bytes int) *appsv1beta1.NodeImage {
 		image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
 			OwnerReferences: []corev1.ObjectReference{{Namespace: namespace}}}}}
+		image.Tags[0].OwnerReferences[0].Name = strings.Repeat("x", bytes-sizeOf("i", &image))
 		n := imagepulltest.Blank("n")
-		n.Spec.Images = map[string]appsv1beta1.ImageSpec{strings.Repeat("x", bytes-sizeOf("", &image)): image}
+		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"i": image}
 		return n
 	}
 	for name, tt := range map[string]struct {
@@ -57,9 +61,9 @@ func TestRoomInANodeImage(t *testing.T) {
 		want string
 	}{
 		"all that is allowed":                {holding("other", maxBytes-added), ""},
-		"one byte more":                      {holding("other", maxBytes-added+1), "at most 768 KiB"},
+		"one byte more":                      {holding("other", maxBytes-added+1), "at most 1024 KiB"},
 		"all of the namespace":               {holding("shop", maxBytesOfNamespace-added), ""},
-		"one byte more of the namespace":     {holding("shop", maxBytesOfNamespace-added+1), "at most 256 KiB of one namespace"},
+		"one byte more of the namespace":     {holding("shop", maxBytesOfNamespace-added+1), "at most 384 KiB of one namespace"},
 		"one byte more of another namespace": {holding("other", maxBytesOfNamespace-added+1), ""},
 	} {
 		if got := noRoom(tt.node, job, "app", "1", nil); got != tt.want {

@@ -94,12 +94,17 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 		return p
 	}
 
-	if node == nil || node.DeletionTimestamp != nil {
-		if _, fake := image.Labels[pub.FakeNodeImage]; !fake {
-			p.Delete, p.Why = true, "the node is gone"
-			return p
-		}
-	} else if !maps.Equal(image.Labels, node.Labels) {
+	_, fake := image.Labels[pub.FakeNodeImage]
+	switch gone := node == nil || node.DeletionTimestamp != nil; {
+	case gone && !fake:
+		p.Delete, p.Why = true, "the node is gone"
+		return p
+	case gone:
+	case !fake && image.CreationTimestamp.Before(&node.CreationTimestamp):
+		// Nobody saw that the node was deleted. Its results are of another disk.
+		p.Delete, p.Why = true, "the node is another one of the same name"
+		return p
+	case !maps.Equal(image.Labels, node.Labels):
 		p.Relabel, p.Labels = true, node.Labels
 	}
 

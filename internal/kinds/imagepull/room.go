@@ -11,14 +11,17 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
-// Limits of what jobs put into a NodeImage, in all and for each namespace. It is a single object, of which
-// the API server accepts about 1.5 MiB including what the node reports in it, and one tenant must leave room
+// Limits of what jobs put into a NodeImage, in all and for each namespace, with room for the results that the node
+// reports. It is a single object, of which the API server accepts about 1.5 MiB, and one tenant must leave room
 // for the others.
 const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
-	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
+	maxBytes, maxBytesOfNamespace   = 1 << 20, 384 << 10
+	// messageBytes is the maximum size of the messages of all results, see MessageBytes.
+	messageBytes = 320 << 10
 
 	maxTTL     = 31 * 24 * 3600
 	maxBackoff = 100
@@ -76,12 +79,16 @@ func secretsSize(secrets []appsv1beta1.ReferenceObject) int {
 	return size
 }
 
-// sizeOf returns the approximate size of an image in a NodeImage, in bytes.
+// MessageBytes returns the maximum length of the message of a result, as JSON, in a NodeImage with that many tags.
+func MessageBytes(tags int) int { return min(wording.Most, max(32, messageBytes/max(tags, 1))) }
+
+// sizeOf returns the approximate size of an image in a NodeImage, in bytes, with the results of its tags but for their messages.
+// The name is in the spec, the status, and among the managed fields of both; the ID of the image in a result has it, too.
 func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
-	const perImage, perTag, perOwner = 64, 256, 128 // names of fields, numbers and times
-	size := perImage + len(name) + sandboxSize(image.SandboxConfig) + secretsSize(image.PullSecrets)
+	const perImage, perTag, perOwner = 128, 512, 128 // names of fields, numbers, times, and a digest
+	size := perImage + len(name)*(4+len(image.Tags)) + sandboxSize(image.SandboxConfig) + secretsSize(image.PullSecrets)
 	for i := range image.Tags {
-		size += perTag + len(image.Tags[i].Tag)
+		size += perTag + 2*len(image.Tags[i].Tag)
 		for _, owner := range image.Tags[i].OwnerReferences {
 			size += perOwner + len(owner.Namespace) + len(owner.Name)
 		}

@@ -31,12 +31,12 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 	}{
 		"tags": {many},
 		"owners of the same tag": {func(image *appsv1beta1.ImageSpec) {
-			for i := range 1500 {
+			for i := range 2200 {
 				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
 			}
 		}},
 		"secrets": {func(image *appsv1beta1.ImageSpec) {
-			for i := range 1500 {
+			for i := range 2200 {
 				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
 				image.PullSecrets = append(image.PullSecrets,
 					appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: strings.Repeat("s", 100)})
@@ -63,17 +63,17 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 // IMG-097 (part): references to the secrets of a job take room, before they are there.
 func TestSecretsTakeRoom(t *testing.T) {
 	var secrets []appsv1beta1.ReferenceObject
-	for i := range 2000 {
+	for i := range 3000 {
 		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
 			Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
 	}
 	n := imagepulltest.Blank("n")
-	if why := noRoom(n, imagepulltest.Job(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
-		t.Errorf("2000 secrets: %q", why)
+	if why := noRoom(n, imagepulltest.Job(), "app", "1", secrets); why != "at most 384 KiB of one namespace" {
+		t.Errorf("3000 secrets: %q", why)
 	}
 	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {PullSecrets: secrets}}
 	if why := noRoom(n, imagepulltest.Job(), "app", "1", secrets); why != "" {
-		t.Errorf("2000 secrets that are there: %q", why)
+		t.Errorf("3000 secrets that are there: %q", why)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 	image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: imagepulltest.At(0),
 		OwnerReferences: []corev1.ObjectReference{
 			{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind, Namespace: job.Namespace, Name: job.Name, UID: job.UID}}}}}
-	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": image, strings.Repeat("x", maxBytesOfNamespace-2000): image}
+	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": image, strings.Repeat("x", (maxBytesOfNamespace-3000)/5): image}
 	if ownedTag(n, "app", "1", job.UID) == nil {
 		t.Fatal("the job has no place")
 	}
@@ -156,10 +156,10 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	}
 	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 {
 		t.Errorf("jobs of large that fit: got %d, want at least 40\n%s", n, note)
-	} else if n > 70 {
-		t.Errorf("jobs of large that fit: got %d, want at most 70\n%s", n, note)
-	} else if !strings.Contains(note, "(at most 256 KiB of one namespace)") {
-		t.Errorf("note: got %q, want it to contain %q\n%d", note, "(at most 256 KiB of one namespace)", n)
+	} else if n > 100 {
+		t.Errorf("jobs of large that fit: got %d, want at most 100\n%s", n, note)
+	} else if !strings.Contains(note, "(at most 384 KiB of one namespace)") {
+		t.Errorf("note: got %q, want it to contain %q\n%d", note, "(at most 384 KiB of one namespace)", n)
 	}
 	if n, note := fill("shop", "", 200); n != 200 {
 		t.Errorf("jobs of shop that fit: got %d, want 200\n%s", n, note)

@@ -12,6 +12,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	pulljobs "github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
 const (
@@ -114,6 +115,13 @@ func newPlan(s snapshot) plan {
 		return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag))
 	})
 	s.firstSync(&p)
+	// The API server would store none of the results if all of them together were too long.
+	most := pulljobs.MessageBytes(int(p.status.Desired))
+	for _, image := range p.status.ImageStatuses {
+		for i := range image.Tags {
+			image.Tags[i].Message = wording.Clip(image.Tags[i].Message, most)
+		}
+	}
 	return p
 }
 
@@ -189,8 +197,8 @@ func (s *snapshot) firstSync(p *plan) {
 	}
 	if len(failures) > 0 {
 		result.Status = appsv1beta1.SyncStatusFailed
-		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), wording.Count(count, "image"),
-			strings.Join(failures, ", "))
+		result.Message = wording.Bound(fmt.Sprintf("%d of %s failed: %s", len(failures), wording.Count(count, "image"),
+			strings.Join(failures, ", ")))
 	}
 	p.status.FirstSyncStatus = result
 }

@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -73,6 +74,9 @@ func (c *cachedSecret) describe(secret *corev1.Secret) {
 	}
 }
 
+// errSecrets means that the API server did not say what is in a secret. It may later.
+var errSecrets = errors.New("secrets cannot be read")
+
 // again is the minimum age of a cached copy before it is read again to find new users.
 const again = time.Second
 
@@ -122,7 +126,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	case err != nil && known && before.problem == "": // most likely it is still valid
 		return before, nil
 	case err != nil:
-		return cachedSecret{}, fmt.Errorf("reading secret %s: %w", name, err)
+		return cachedSecret{}, fmt.Errorf("%w: secret %s: %w", errSecrets, name, err)
 	default:
 		now.describe(secret)
 		if now.credentials, err = fromSecret(secret); err != nil {

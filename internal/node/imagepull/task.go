@@ -205,18 +205,29 @@ func (p *puller) attempt(
 	})
 	defer timer.Stop()
 
-	rt, present, err := p.answering(bounded, t)
+	var rt Images
+	err = p.answering(bounded, t, func() error {
+		var present *runtime.Image
+		if rt, err = p.runtime(); err == nil {
+			present, err = find(bounded, rt, t.key)
+		}
+		switch {
+		case rt == nil, errors.Is(err, runtime.ErrUnavailable):
+			return err
+		case present != nil && t.spec.ImagePullPolicy != appsv1beta1.PullAlways:
+			id = t.key.image + "@" + present.ID
+			return nil
+		}
+		return p.pull(bounded, rt, t) // it returns any other error of the runtime
+	})
 	if err != nil {
-		return "", 0, err
-	}
-	if present != nil && t.spec.ImagePullPolicy != appsv1beta1.PullAlways {
-		return t.key.image + "@" + present.ID, 0, nil
-	}
-	if err := p.pull(bounded, rt, t); err != nil {
-		if cause := context.Cause(bounded); cause != nil {
+		if cause := context.Cause(bounded); cause != nil && !errors.Is(err, cause) {
 			return "", 0, cause
 		}
 		return "", 0, err
+	}
+	if id != "" {
+		return id, 0, nil
 	}
 
 	image, err := find(bounded, rt, t.key)
@@ -227,26 +238,21 @@ func (p *puller) attempt(
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
-// answering waits until a runtime responds, and looks up the image. While the node starts or the runtime
+// answering calls a function until the runtime and the API server respond to it. While the node starts, or one of them
 // restarts, no attempt is used up, because a failed tag is never tried again.
-func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *runtime.Image, err error) {
+func (p *puller) answering(ctx context.Context, t *task, call func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
-		if rt, err = p.runtime(); err == nil {
-			present, err = find(ctx, rt, t.key)
-		}
-		if rt != nil && !errors.Is(err, runtime.ErrUnavailable) {
-			return rt, present, nil // the pull will return any other error
-		}
-		if !errors.Is(err, runtime.ErrUnavailable) {
-			return nil, nil, err
+		err := call()
+		if !errors.Is(err, runtime.ErrUnavailable) && !errors.Is(err, errSecrets) {
+			return err
 		}
 		if pause == time.Second {
-			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime",
-				"image", t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime or the API server",
+				"image", t.key.reference(), "error", wording.WithoutSecrets(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-p.clock.After(pause):
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Outcome is the outcome of one attempt.
@@ -105,7 +106,7 @@ func (p *Prober) set(state appsv1alpha1.ProbeState, message string, now time.Tim
 		p.Changed = now
 	}
 	// Replace invalid UTF-8. The API server would do the same, and the stored message would differ forever.
-	p.State, p.Message, p.Probed = state, clip(strings.ToValidUTF8(message, "\uFFFD"), mostMessage), now
+	p.State, p.Message, p.Probed = state, wording.Clip(strings.ToValidUTF8(message, "\uFFFD"), mostMessage), now
 }
 
 // Met describes the container with the name in the definition, as the runtime reports it.
@@ -135,6 +136,9 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 			p.reset(now)
 		}
 		p.container, p.started, p.resumed = c.ID, c.Started, false
+	}
+	if p.started.After(now) { // the clock was set back
+		p.started = now
 	}
 	if !c.Running {
 		p.last, p.row, p.stopped = "", 0, true

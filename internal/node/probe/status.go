@@ -2,12 +2,12 @@ package probe
 
 import (
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
@@ -94,7 +94,7 @@ func (p *Prober) entry(
 	entry = appsv1alpha1.ContainerProbeState{
 		Name:               p.Name,
 		State:              p.State,
-		Message:            clip(p.Message, most),
+		Message:            wording.Clip(p.Message, most),
 		LastProbeTime:      metav1.NewTime(p.Probed.Truncate(time.Second)),
 		LastTransitionTime: metav1.NewTime(p.Changed.Truncate(time.Second)),
 	}
@@ -114,24 +114,4 @@ func (p *Prober) entry(
 	}
 
 	return entry, false, max(every-age, time.Millisecond)
-}
-
-// clip truncates a message at a character boundary to the maximum length as JSON, where escaped characters
-// count with the length of their escape sequence.
-func clip(message string, most int) string {
-	length := 0
-	for i, r := range message {
-		size := utf8.RuneLen(r)
-		switch {
-		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
-			size = 2
-		case r < ' ' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
-			size = 6
-		}
-		if length += size; length > most {
-			return message[:i]
-		}
-	}
-
-	return message
 }

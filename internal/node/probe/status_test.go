@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 func named(name string) func(*appsv1alpha1.ContainerProbe) {
@@ -141,7 +142,7 @@ func TestAClockThatIsSetBack(t *testing.T) {
 // PPM-092 (part): where a node has many probes, messages are shorter, as they are stored.
 func TestMessagesOfManyProbes(t *testing.T) {
 	for _, message := range []string{"plain", "<&>\"\\\n\x01ä\u2028", strings.Repeat("<", 100), strings.Repeat("ä", 100), strings.Repeat("x", 100)} {
-		got := clip(message, 64)
+		got := wording.Clip(message, 64)
 		text, err := json.Marshal(got)
 		if err != nil {
 			t.Errorf("encoding %q: %v", got, err)

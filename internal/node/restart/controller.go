@@ -355,7 +355,10 @@ func (r *reconciler) evaluate(
 			s.Inspected[current.ID] = inspected
 		}
 		if current.Exited && s.Pod == nil {
-			if s.Pod, err = r.pod(ctx, r.pods, request); err != nil {
+			if s.Pod, err = r.pod(ctx, r.pods, request); err == nil && s.Pod != nil && len(s.Pod.Spec.Containers) == 0 {
+				s.Pod, err = r.pod(ctx, r.live, request) // the cache keeps only what identifies a large pod
+			}
+			if err != nil {
 				return nil, nil, err
 			}
 		}

@@ -110,11 +110,12 @@ func (r *reconciler) order(
 	}
 
 	for _, asked := range request.Spec.Containers {
-		if asked.Name == c.Name && asked.PreStop != nil {
+		// A client may have sent an empty one. Of a hook that a request cannot carry, the pod has the rest.
+		if hook := asked.PreStop; asked.Name == c.Name && hook != nil && (hook.Exec != nil || hook.HTTPGet != nil || hook.TCPSocket != nil) {
 			o.Hook = &corev1.LifecycleHandler{
-				Exec:      asked.PreStop.Exec,
-				HTTPGet:   asked.PreStop.HTTPGet,
-				TCPSocket: asked.PreStop.TCPSocket,
+				Exec:      hook.Exec,
+				HTTPGet:   hook.HTTPGet,
+				TCPSocket: hook.TCPSocket,
 			}
 			o.Ports = asked.Ports
 		}

@@ -119,6 +119,9 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as kubelet
 		DisableKeepAlives: true,
+		// What a pod answers takes the memory of the daemon.
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
 	}
 	client := &http.Client{
 		Transport:     transport,
