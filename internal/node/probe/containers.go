@@ -122,6 +122,9 @@ func (c *containers) meet(
 		if err != nil {
 			return facts{}, fmt.Errorf("listing the containers of the pod: %w", err)
 		}
+		for i := range list {
+			list[i].Annotations = nil // users choose how large they are
+		}
 		k.list, k.at = list, c.now()
 		if hint {
 			k.seen[d.Container] = shown.ContainerID

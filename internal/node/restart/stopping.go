@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,7 +34,13 @@ func (r *reconciler) stop(
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	outcome := make(chan error, 1)
 	r.stops.Store(key, outcome)
-	if !r.stopper.Start(ctx, rt, r.order(request, pod, c), func(err error) {
+	order := r.order(request, pod, c)
+	// A stop may take a day, and what users wrote into the request and the pod is in memory no longer than it is needed.
+	request = &appsv1beta1.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name, UID: request.UID}}
+	c = &runtime.Container{ID: c.ID, Name: c.Name}
+	order.Check = func(ctx context.Context) error { return r.mayStop(ctx, request) }
+	if !r.stopper.Start(ctx, rt, order, func(err error) {
 		outcome <- r.stopped(ctx, request, c, rt, err)
 		r.wake(reconcile.Request{NamespacedName: key})
 	}) {
@@ -90,7 +97,7 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	return inspected.Exited, nil
 }
 
-// order returns the request for the stopper. Values that the ContainerRecreateRequest does not have come from
+// order returns the request for the stopper, without its Check. Values that the ContainerRecreateRequest does not have come from
 // the pod. A request cannot give a container a longer grace period than the pod does.
 func (r *reconciler) order(
 	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container,
@@ -99,7 +106,6 @@ func (r *reconciler) order(
 		Container: *c,
 		By:        "ContainerRecreateRequest " + request.Name,
 		Grace:     corev1.DefaultTerminationGracePeriodSeconds * time.Second,
-		Check:     func(ctx context.Context) error { return r.mayStop(ctx, request) },
 	}
 	own := stop.GraceOf(c.Annotations)
 	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {

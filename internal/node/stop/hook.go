@@ -44,6 +44,8 @@ func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 
 func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 	switch hook := request.Hook; {
+	case hook.Size() > mostOfHook:
+		return fmt.Errorf("it has %d KiB, and hooks of more than %d KiB are not run", hook.Size()>>10, mostOfHook>>10)
 	case hook.Exec != nil:
 		return r.Exec(ctx, request.Container.ID, hook.Exec.Command, request.Grace)
 	case hook.HTTPGet != nil:

@@ -38,6 +38,10 @@ const least = 2 * time.Second
 // runtime, which is shared by all.
 const Most = 32
 
+// mostOfHook is the maximum size of a hook in bytes. Linux takes no longer argument of a command, and hooks of many pods
+// are in memory for as long as they run.
+const mostOfHook = 128 << 10
+
 // ErrNotStopped means that Check returned an error before the runtime was called, so the container must not
 // be stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
@@ -85,8 +89,9 @@ func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended f
 	if !s.take(request.Container.PodNamespace) {
 		return false
 	}
+	request.Container.Annotations = nil // they have the hook, and a container may take a day to end
 	go func() {
-		err := s.Stop(ctx, r, request)
+		err := s.stopAndCount(ctx, r, &request)
 		s.give(request.Container.PodNamespace)
 		ended(err)
 	}()
@@ -144,6 +149,10 @@ func NewStops() *prometheus.CounterVec {
 // Stop stops the container and returns when it has ended. It returns ErrNotStopped if Check returned an
 // error.
 func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
+	return s.stopAndCount(ctx, r, &request)
+}
+
+func (s *Stopper) stopAndCount(ctx context.Context, r Runtime, request *Request) error {
 	err := s.stop(ctx, r, request)
 	result := "succeeded"
 	switch {
@@ -156,7 +165,7 @@ func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
 	return err
 }
 
-func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
+func (s *Stopper) stop(ctx context.Context, r Runtime, request *Request) error {
 	if err := request.Check(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStopped, err)
 	}
@@ -170,7 +179,8 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	remaining := request.Grace
 	if request.Hook != nil && request.Grace > 0 {
 		begin := s.Clock.Now()
-		err := s.hook(ctx, r, request)
+		err := s.hook(ctx, r, *request)
+		request.Hook, request.Ports = nil, nil
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon is shutting down
 		}
