@@ -194,8 +194,8 @@ func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	return nil
 }
 
-// With returns the change with additional images and resources to restore.
-func (c *Change) With(images map[string]string, resources map[string]corev1.ResourceRequirements) *Change {
+// With returns the change with additional images and resources to restore in the pod.
+func (c *Change) With(pod *corev1.Pod, images map[string]string, resources map[string]corev1.ResourceRequirements) *Change {
 	if len(images)+len(resources) == 0 {
 		return c
 	}
@@ -203,9 +203,14 @@ func (c *Change) With(images map[string]string, resources map[string]corev1.Reso
 	missing := Parts{Images: images, Resources: resources}
 	more.Parts = missing.over(c.Parts)
 	more.Mends, more.MendsResources = slices.Sorted(maps.Keys(images)), slices.Sorted(maps.Keys(resources))
-	more.Stops = slices.Compact(slices.Sorted(slices.Values(
-		slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)),
-	)))
+	stops := slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images))
+	for name, want := range resources {
+		if container := containerOf(pod, name); container != nil && restartedBy(container, Lacking(want, container.Resources)) {
+			stops = append(stops, name)
+		}
+	}
+	slices.Sort(stops)
+	more.Stops = slices.Compact(stops)
 	return &more
 }
 

@@ -315,10 +315,10 @@ func TestAQuietChange(t *testing.T) {
 		}
 	}
 	change := toImage("nginx:2")
-	if change.With(nil, nil) != change {
+	if change.With(&corev1.Pod{}, nil, nil) != change {
 		t.Error("nothing is written again, and yet the change is another one")
 	}
-	more := change.With(map[string]string{"injected": "proxy:1"},
+	more := change.With(&corev1.Pod{}, map[string]string{"injected": "proxy:1"},
 		map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "1")}})
 	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" {
 		t.Errorf("containers that the change stops (-want +got):\n%s", diff)

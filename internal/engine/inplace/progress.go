@@ -137,9 +137,18 @@ func ready(pod *corev1.Pod, name string) bool {
 }
 
 // finished reports whether a controller has found the pod's last update complete: the pod is in lifecycle
-// state Normal. A record that is out of date, for example because a container restarted and no daemon
-// reported it, must not hold or replace a serving pod.
-func finished(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
+// state Normal, or it has none, as pods of older releases of OpenKruise, and was made ready again. A record that is out of date, for
+// example because a container restarted and no daemon reported it, must not hold or replace a serving pod.
+func finished(pod *corev1.Pod) bool {
+	switch lifecycle.State(pod) {
+	case pub.LifecycleStateNormal:
+		return true
+	case "":
+		held := readiness.Condition(pod, pub.InPlaceUpdateReady)
+		return held != nil && held.Status == corev1.ConditionTrue
+	}
+	return false
+}
 
 // daemonSilence is how long a node daemon that has reported the pod may take to restart a container, in
 // addition to the time that the container may take to terminate.

@@ -217,6 +217,18 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }
 
+// restartedBy reports whether a resize to these quantities restarts the container.
+func restartedBy(container *corev1.Container, quantities corev1.ResourceRequirements) bool {
+	for _, list := range []corev1.ResourceList{quantities.Limits, quantities.Requests} {
+		for name := range list {
+			if Restarts(container, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Restarts reports whether a resize of that resource restarts the container.
 func Restarts(container *corev1.Container, resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {

@@ -1,6 +1,8 @@
 package podplan
 
 import (
+	"math/rand/v2"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -25,6 +27,11 @@ func (p *Planner) MayCreate(missing int) int {
 		return 0
 	}
 	return p.MayTry(missing, p.atOnce())
+}
+
+// Turn returns which one of several is tried, another one at another time: a refusal may concern only some of them.
+func (p *Planner) Turn(n int) int {
+	return int(rand.New(rand.NewPCG(uint64(p.in.Now.Unix()), 0)).Uint64N(uint64(n))) //nolint:gosec // nobody needs to guess it
 }
 
 // MayTry is [Planner.MayCreate] for callers that have their own room for pods.

@@ -90,7 +90,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 	}
 
 	if len(images)+len(resources) > 0 {
-		m.Change = m.Change.With(images, resources)
+		m.Change = m.Change.With(info.Pod, images, resources)
 		m.words = m.Change.String()
 	}
 

@@ -48,10 +48,11 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 		return true
 	}
 
+	if p.holdUpdate(info) {
+		return true
+	}
 	if p.hookedForUpdate(info) || p.rehook(info) {
 		p.prepare(info)
-	} else if p.holdUpdate(info) {
-		return true
 	} else {
 		v := p.Decide(info.Pod, UpdateInPlace, ReasonOutdated,
 			"%s to %s: %s", p.labelOf(info), target.Name, m.words)
@@ -79,6 +80,7 @@ func (p *Planner) holdUpdate(info *Pod) bool {
 		p.probing = true
 		return false
 	}
+	info.Stay = true // a pod that has prepared its update goes back into service
 	p.out.UpdateError = p.in.UpdateRefused
 	p.LookAgain(p.in.UpdateHeldUntil)
 	p.Decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.in.UpdateRefused)

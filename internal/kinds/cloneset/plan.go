@@ -74,6 +74,8 @@ type planner struct {
 	out      *Plan
 	set      *appsv1beta1.CloneSet
 	selector labels.Selector
+	// retried is how many available pods scale-in tries to delete again after the API server refused it.
+	retried int
 	// creationHeld reports that pods are missing but none are created, because creation failed a moment ago.
 	creationHeld bool
 	// claimsOf are the live claims of the set by instance ID.
@@ -103,6 +105,8 @@ func Make(s Snapshot) *Plan {
 }
 
 func (p *planner) make() {
+	limits, unusable := p.limits()
+	p.out.Limits = limits
 	selector, err := metav1.LabelSelectorAsSelector(p.set.Spec.Selector)
 	if err != nil {
 		p.blockOnInvalidSpec(fmt.Errorf("spec.selector: %w", err))
@@ -132,16 +136,14 @@ func (p *planner) make() {
 	p.classify()
 	p.settleClaims()
 	p.growClaims()
-	limits, err := p.limits()
-	p.out.Limits = limits
-	if err != nil {
-		p.out.UpdateError = err.Error()
+	if unusable != nil {
+		p.out.UpdateError = unusable.Error()
 	}
 	p.core.DecideModes()
-	p.core.PreDownload(err != nil)
+	p.core.PreDownload(unusable != nil)
 	// Pods that budgets hold back may wait for a pod that only an update brings back.
 	if p.core.Scaling = p.scale() && !p.core.HeedBudgets(); !p.core.Scaling {
-		p.updatePods(err)
+		p.updatePods(unusable)
 	}
 	p.core.Refresh()
 	p.takeClaimsBack()

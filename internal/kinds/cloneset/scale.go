@@ -89,7 +89,12 @@ func (p *planner) createPods(scale rollout.Scale) {
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
-	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
+	old := min(scale.CreateOld, n)
+	// A refusal may concern only one of the revisions.
+	if n < scale.Create && p.in.CreationError != "" && p.core.Turn(scale.Create) >= scale.CreateOld {
+		old = 0
+	}
+	scale.Create, scale.CreateOld = n, old
 }
 
 // cancelDeletions brings back pods that prepare their deletion but are not specified, if they are needed
@@ -138,11 +143,15 @@ func (p *planner) deletePrepared() bool {
 			continue
 		}
 		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
-		changed = true
+		changed = changed || !p.refused(info)
 	}
 
 	return changed
 }
+
+// refused reports whether the API server refused to change the pod a while ago. What is tried again with such a pod must not
+// hold up the others.
+func (p *planner) refused(info *podplan.Pod) bool { return !p.in.Refused[info.Pod.UID].IsZero() }
 
 // deletions counts how many pods may be deleted. A ready pod may be deleted while more than replicas -
 // maxUnavailable pods are ready. If it is also available, more than that many pods must be available, too.
@@ -193,7 +202,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
-			deleted = true
+			deleted, pending = deleted || !p.refused(info), true
 		}
 	}
 
@@ -233,6 +242,9 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new,
 			func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
+	for _, group := range [][]rollout.Candidate{old, new} {
+		slices.SortStableFunc(group, func(a, b rollout.Candidate) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	}
 
 	fromOld := min(scale.RemoveOld, len(old))
 	if p.core.Workload.Paused { // what a pause leaves over must not advance the rollout
@@ -252,7 +264,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
-		changed = true
+		changed = changed || !p.refused(infos[candidate.Pod])
+		count(&p.retried, candidate.Available)
 	}
 
 	return changed

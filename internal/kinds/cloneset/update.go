@@ -39,9 +39,10 @@ func (p *planner) updatePods(unusable error) {
 	count = max(count-p.replacements(toNew), 0)
 	p.core.Say("%s to move to %s", wording.Count(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
+	budget.Spend(p.retried)
 	for _, info := range candidates {
 		// Refused pods come last. Pods before them that only wait do not use up their moves.
-		if !p.in.Refused[info.Pod.UID].IsZero() {
+		if p.refused(info) {
 			count, waiting = count+waiting, 0
 		}
 		if own := p.core.Mends(info); count == 0 && own != nil {

@@ -135,7 +135,7 @@ func (p *planner) scaleParallel() {
 	first, n := 0, p.core.MayCreate(len(vacant))
 	// Try another slot each time, because the refusal may concern only one of them.
 	if n < len(vacant) && p.in.CreationError != "" {
-		first = int(p.in.Now.Unix() % int64(len(vacant)))
+		first = p.core.Turn(len(vacant))
 	}
 
 	for _, s := range vacant[first : first+n] {

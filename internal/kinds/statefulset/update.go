@@ -3,6 +3,8 @@ package statefulset
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,8 +35,12 @@ func (p *planner) update() {
 	budget := podplan.NewSpare(spare, charged)
 
 	candidates, chosen := p.candidates()
+	byRefusal := make([]*slot, 0, len(p.slots))
 	for i := len(p.slots) - 1; i >= 0; i-- {
-		s := &p.slots[i]
+		byRefusal = append(byRefusal, &p.slots[i])
+	}
+	slices.SortStableFunc(byRefusal, func(a, b *slot) int { return p.byRefusal(a.pod, b.pod) })
+	for _, s := range byRefusal {
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
 
@@ -63,6 +69,17 @@ func (p *planner) update() {
 	}
 
 	p.sayGrowth()
+}
+
+// byRefusal compares pods so that those which the API server refused to change come last, the most recently refused at the very
+// end.
+func (p *planner) byRefusal(a, b *corev1.Pod) int { return p.refused(a).Compare(p.refused(b)) }
+
+func (p *planner) refused(pod *corev1.Pod) time.Time {
+	if pod == nil {
+		return time.Time{}
+	}
+	return p.in.Refused[pod.UID]
 }
 
 // stay leaves a pod at its revision. As far as the budget allows, it restores in place what another revision
@@ -191,6 +208,8 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	}
 
 	rollout.Prioritize(pods, priority)
+	// One pod that a policy protects must not hold up the others.
+	slices.SortStableFunc(pods, func(a, b rollout.Candidate) int { return p.byRefusal(a.Pod, b.Pod) })
 	first = append(first, prepared...)
 	for i := range pods {
 		first = append(first, byPod[pods[i].Pod.Name])

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
@@ -133,7 +135,11 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 	}
 
 	if creation.Node != "" && creation.Node != nodes.Target(pod) {
-		return a.rejectMisplacedPod(ctx, pod, creation.Node)
+		return a.reject(ctx, pod, fmt.Sprintf("it is not meant for node %s alone any more: "+
+			"a webhook or policy must leave its required node affinity as it is", creation.Node))
+	}
+	if matches, err := metav1.LabelSelectorAsSelector(a.selector); a.selector != nil && err == nil && !matches.Matches(labels.Set(pod.Labels)) {
+		return a.reject(ctx, pod, fmt.Sprintf("its labels do not match the selector %s any more: a webhook or policy must leave them as they are", matches))
 	}
 	if creation.Revision == "" {
 		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
@@ -144,12 +150,11 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 	return nil
 }
 
-// rejectMisplacedPod deletes a pod that admission has changed so that it is meant for another node than the
-// one it was created for, or for none. Otherwise that node would have no pod, and a new one would be created
+// reject deletes a pod that admission has changed so that it is meant for another node than the
+// one it was created for, or for none, or not one of its owner. Otherwise the owner would lack a pod, and a new one would be created
 // in each pass.
-func (a *Execution) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
-	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
-		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
+func (a *Execution) reject(ctx context.Context, pod *corev1.Pod, why string) error {
+	err := fmt.Errorf("creating pod %s: it was changed on admission so that %s", pod.Name, why)
 	a.Warn("FailedCreate", "failed: %v", err)
 	if gone := a.Delete(ctx, pod); gone != nil && !reconcile.IsStalePlan(gone) {
 		return errors.Join(err, gone)
