@@ -68,6 +68,14 @@ func (d *Disruption) byCluster() bool {
 	return slices.Contains(ofCluster, d.User)
 }
 
+// ends reports whether a namespace is being deleted. Its workloads and budgets go only when all of its pods are gone, and nothing
+// takes the place of a pod that goes.
+func (b *Budgets) ends(ctx context.Context, name string) bool {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return b.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace) == nil && namespace.DeletionTimestamp != nil
+}
+
 // Check returns the check that rejects what budgets do not allow, and books the rest (PUB-080 to PUB-093).
 func (b *Budgets) Check() Check { return Check{Name: "podunavailablebudget", Apply: b.check} }
 
@@ -98,7 +106,7 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	}
 
 	answer, err := b.Guard.Book(ctx, request)
-	if d.byCluster() && (err != nil || !answer.Allowed) {
+	if (err != nil || !answer.Allowed) && (d.byCluster() || d.By == policyv1beta1.Delete && b.ends(ctx, d.Pod.Namespace)) {
 		if !d.DryRun {
 			if err != nil {
 				answer.Reason = err.Error()

@@ -31,6 +31,7 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 
 	for _, info := range p.Members {
 		switch {
+		case info.Specified && info.Available && p.waitsForBudget(info):
 		case info.Specified && info.Available:
 			// Its place is reserved. It moves only when it may be deleted, and must not hold up a pod that is
 			// down.
@@ -44,6 +45,12 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 	}
 
 	return b
+}
+
+// waitsForBudget reports whether a PodUnavailableBudget holds the pod. It must hold up no others meanwhile.
+func (p *Planner) waitsForBudget(info *Pod) bool {
+	v := p.verdicts[info.Pod]
+	return v != nil && v.Reason == ReasonBudget
 }
 
 // NewSpare returns a budget for the given number of available pods, of which charged ones count as taken

@@ -3,6 +3,8 @@ package podplan
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
@@ -35,20 +37,48 @@ const askAgain = time.Second
 func (p *Planner) HeedBudgets() (stuck bool) {
 	held, goes := false, false
 	for _, v := range p.decided {
-		by := v.Disruption()
-		if by == "" || p.verdicts[v.Pod] != v {
-			continue
-		}
-		refusal := p.in.Disruptions.Take(v.Pod, by)
-		if refusal == "" {
+		switch {
+		case v.Disruption() == "" || p.verdicts[v.Pod] != v:
+		case p.HeldByBudget(v.Pod):
+			held = true
+		default:
 			goes = true
-			continue
 		}
-		held = true
-		p.Decide(v.Pod, Wait, ReasonBudget, "%s", refusal).Until = p.in.Now.Add(askAgain)
-		p.out.HeldByBudget = true
 	}
 
 	p.decided = p.decided[:0]
 	return held && !goes
+}
+
+// HeldByBudget asks the budgets at once about what was decided about a pod. It reports whether they hold the pod, which waits
+// then: a caller must not count it among those that go, because the others would wait for it (PUB-100).
+func (p *Planner) HeldByBudget(pod *corev1.Pod) bool {
+	v := p.verdicts[pod]
+	switch {
+	case p.in.Disruptions == nil || v == nil || p.asked[v]:
+		return false
+	case v.Reason == ReasonBudget:
+		return true
+	case v.Disruption() == "":
+		return false
+	}
+	if p.asked == nil {
+		p.asked = map[*Verdict]bool{}
+	}
+	p.asked[v] = true
+	return p.budgetHolds(pod, v.Disruption())
+}
+
+// budgetHolds asks the budgets about an operation, and makes the pod wait if they do not allow it now.
+func (p *Planner) budgetHolds(pod *corev1.Pod, by disruption.Operation) bool {
+	if p.in.Disruptions == nil {
+		return false
+	}
+	refusal := p.in.Disruptions.Take(pod, by)
+	if refusal == "" {
+		return false
+	}
+	p.Decide(pod, Wait, ReasonBudget, "%s", refusal).Until = p.in.Now.Add(askAgain)
+	p.out.HeldByBudget = true
+	return true
 }

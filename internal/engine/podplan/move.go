@@ -35,10 +35,16 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 	if m.Recreate && p.Replace != nil {
 		p.Replace(info, ReasonOutdated, m.unstored,
 			fmt.Sprintf("%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why))
-		b.take(info)
+		if !p.HeldByBudget(info.Pod) {
+			b.take(info)
+		}
 		return true
 	}
 	if m.Recreate {
+		// Once marked, it would keep the place of others until it may be deleted.
+		if p.budgetHolds(info.Pod, policyv1beta1.Delete) {
+			return true
+		}
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
 		v := p.Decide(info.Pod, Recreate, ReasonOutdated,
@@ -62,7 +68,7 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 		}
 	}
 
-	if !free {
+	if !p.HeldByBudget(info.Pod) && !free {
 		b.take(info)
 	}
 

@@ -247,6 +247,8 @@ type Planner struct {
 	// decided are the verdicts that change pods and about which the budgets have not been asked yet, in the
 	// order in which they were made. It is used only if there are budgets.
 	decided []*Verdict
+	// asked are the verdicts that the budgets allow.
+	asked map[*Verdict]bool
 	// probing is true if one pod tries whether updates in place are still refused.
 	probing bool
 	// unused is a patch that is still empty, for reuse.

@@ -142,7 +142,8 @@ func (p *planner) make() {
 	p.core.DecideModes()
 	p.core.PreDownload(unusable != nil)
 	// Pods that budgets hold back may wait for a pod that only an update brings back.
-	if p.core.Scaling = p.scale() && !p.core.HeedBudgets(); !p.core.Scaling {
+	scaling, stuck := p.scale(), p.core.HeedBudgets()
+	if p.core.Scaling = scaling && !stuck; !p.core.Scaling {
 		p.updatePods(unusable)
 	}
 	p.core.Refresh()

@@ -187,8 +187,9 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	if v := p.core.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
 		return v
 	}
-	if held := p.core.Prepare(pod, why); held != nil {
-		return held
+	if p.core.Prepare(pod, why) != nil {
+		p.core.HeldByBudget(pod)
+		return p.core.Verdict(pod)
 	}
 
 	n := &p.deletions
@@ -201,8 +202,12 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 			why, p.burst)
 	}
 
+	v := p.core.Decide(pod, podplan.Delete, reason, "%s", why)
+	if p.core.HeldByBudget(pod) {
+		return p.core.Verdict(pod)
+	}
 	*n++
-	return p.core.Decide(pod, podplan.Delete, reason, "%s", why)
+	return v
 }
 
 // goes reports whether a pod is being deleted, or the plan deletes it or prepares its deletion.

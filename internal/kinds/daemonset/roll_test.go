@@ -561,15 +561,13 @@ type nothing struct{}
 
 func (nothing) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0 more" }
 
-// TestABudgetThatAllowsNothing shows that what burstReplicas leaves for the next plan is not looked at all
-// the time while a budget holds what comes first.
+// TestABudgetThatAllowsNothing shows that pods which a budget holds are not looked at all the time.
 func TestABudgetThatAllowsNothing(t *testing.T) {
 	w := between(t, 3, maxUnavailable(3), burst(1))
 	w.on("n1 n2 n3", "a:1")
 	w.Disruptions = nothing{}
 	plan := w.does("")
-	w.holds(plan, "n3", podplan.ReasonBudget)
-	w.holds(plan, "n1 n2", ReasonBurst)
+	w.holds(plan, "n1 n2 n3", podplan.ReasonBudget)
 	if plan.After != time.Second {
 		t.Errorf("looked at again after %s", plan.After)
 	}

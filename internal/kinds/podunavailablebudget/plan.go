@@ -162,8 +162,8 @@ func (p *Plan) bookings(s *Snapshot) {
 		var kept map[string]metav1.Time
 		for name, at := range from {
 			pod := pods[name]
-			if pod != nil && pod.CreationTimestamp.After(at.Time) {
-				continue // this is another pod of that name
+			if pod != nil && another(pod, at, s.Rules.Budget) {
+				continue
 			}
 			since := s.Seen.Since(list, name, at, s.Now)
 			if at.Sub(s.Now) > life { // a clock jumped
@@ -273,6 +273,14 @@ func (p *Plan) total(s *Snapshot) {
 	slices.Sort(p.Unknown)
 }
 
+// another reports whether a booking is not of this pod, but of a former one of its name.
+func another(pod *corev1.Pod, booked metav1.Time, budget *policyv1beta1.PodUnavailableBudget) bool {
+	if booking := budget.Status.BookedPods[pod.Name]; booking != "" {
+		return PodOf(booking) != pod.UID
+	}
+	return pod.CreationTimestamp.After(booked.Time)
+}
+
 // Overdue returns the covered pods whose bookings expire now, so that they would count as in service
 // according to the caches (PUB-061, PUB-062). The caller reads them from the API server first, since caches
 // may be stale for longer than a booking lives.
@@ -287,7 +295,7 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			life, list = updateTime, updates
 		}
 		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) ||
-			pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
+			another(pod, at, s.Rules.Budget) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {

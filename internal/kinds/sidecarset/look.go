@@ -76,7 +76,7 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 				before.Image == "" {
 				continue // the reference did not record enough
 			}
-			if lag := lags(pod, name, states[set], false); lag != "" {
+			if lag := lags(pod, name, states[set]); lag != "" {
 				return lag, nil
 			}
 		}

@@ -363,7 +363,9 @@ func TestConsistency(t *testing.T) {
 		"by digest, another": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
 			id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
 		"by digest, another repository": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/other@" +
-			digest)}, false},
+			digest)}, true},
+		"by digest, without a repository": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("sha256:" +
+			strings.Repeat("0", 64))}, true},
 		"by digest, normalised": {[]func(*corev1.Pod){spec("proxy@" + digest), id("docker.io/library/proxy@" + digest)},
 			true},
 		"by digest, the runtime tells the name": {[]func(*corev1.Pod){spec("proxy@" + digest), id("sha256:config"),

@@ -207,15 +207,10 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 		}
 	}
 
-	digests := !slices.ContainsFunc(names, func(name string) bool {
-		c, _ := containerOf(pod, name)
-		return c != nil && digestOf(c.Image) == ""
-	})
-
 	for _, name := range names {
 		lag := count
 		if lag == "" {
-			lag = lags(pod, name, states[set], digests)
+			lag = lags(pod, name, states[set])
 		}
 		if lag == "" {
 			continue
@@ -234,7 +229,7 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 // lags returns what is missing until a container runs the image in the pod's spec. For a container that this
 // manager upgraded, everything that was recorded then counts. For one that the reference upgraded, which
 // records only image IDs, the rules of the reference apply, but with normalised image names.
-func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool) string {
+func lags(pod *corev1.Pod, name string, state pub.SidecarSetState) string {
 	container, status := containerOf(pod, name)
 	if container == nil {
 		return ""
@@ -247,17 +242,15 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 	if recorded && before.Image != "" {
 		return inplace.Replaced(pod, name, recordOf(before), state.UpdateTimestamp.Time)
 	}
-	if inplace.SameImage(status.Image, container.Image) {
+	wanted, runs := digestOf(container.Image), digestOf(status.ImageID)
+	switch {
+	case inplace.SameImage(status.Image, container.Image), wanted != "" && runs == wanted:
 		return ""
-	}
-	if digests {
-		if sameDigest(status.ImageID, container.Image) || status.ContainerID == "" {
-			return ""
-		}
-		return fmt.Sprintf("container %s runs %s, not %s", name, status.ImageID, container.Image)
-	}
-	if recorded && status.ImageID == before.ImageID {
+	case recorded && status.ImageID == before.ImageID:
 		return fmt.Sprintf("container %s does not run %s yet", name, container.Image)
+	// A runtime that imported the image reports the digest of its configuration, without a repository, which says nothing.
+	case wanted != "" && runs != "":
+		return fmt.Sprintf("container %s runs %s, not %s", name, status.ImageID, container.Image)
 	}
 
 	return ""
@@ -272,6 +265,9 @@ func digestOf(image string) string {
 	if !strings.Contains(image, "@") {
 		return ""
 	}
+	if _, after, ok := strings.Cut(image, "://"); ok { // of the runtime
+		image = after
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return ""
@@ -280,21 +276,6 @@ func digestOf(image string) string {
 		return digested.Digest().String()
 	}
 	return ""
-}
-
-// sameDigest reports whether the repository and digest of a running image are those of an image given by
-// digest.
-func sameDigest(imageID, image string) bool {
-	if _, after, ok := strings.Cut(imageID, "://"); ok {
-		imageID = after
-	}
-	runs, err := reference.ParseNormalizedNamed(imageID)
-	if err != nil {
-		return false
-	}
-	wanted, err := reference.ParseNormalizedNamed(image)
-	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" &&
-		digestOf(imageID) == digestOf(image)
 }
 
 // unready returns why the pod is not ready, or "" if it is.

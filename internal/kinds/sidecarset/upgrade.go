@@ -249,7 +249,11 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		return 1
 	})
 
-	kept := min(l.partition, len(candidates))
+	serving := slices.IndexFunc(candidates, func(pod *podInfo) bool { return !pod.down() })
+	if serving < 0 {
+		serving = len(candidates)
+	}
+	kept := min(l.partition, len(candidates)-serving)
 	// Refused pods must not keep the others waiting.
 	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int {
 		switch later := a.ready && p.refused(a.Pod); {

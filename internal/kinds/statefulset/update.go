@@ -56,6 +56,9 @@ func (p *planner) update() {
 	}
 
 	stopped := p.blocked
+	if !ordered(p.set) { // one pod that a policy protects must not hold up the others
+		slices.SortStableFunc(candidates, func(a, b *slot) int { return p.byRefusal(a.pod, b.pod) })
+	}
 	for _, s := range candidates {
 		if p.undecided(s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
@@ -236,7 +239,9 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 			p.budgetWords())
 	default:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
-		budget.Take(s.info)
+		if !p.core.HeldByBudget(s.pod) {
+			budget.Take(s.info)
+		}
 	}
 }
 
@@ -323,8 +328,11 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	}
 
 	p.core.MoveTo(s.info, p.core.Update, true, budget)
-	if v := p.core.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
+	switch v := p.core.Verdict(s.pod); {
+	case v.Reason == podplan.ReasonMaxUnavailable:
 		return v.Message
+	case v.Reason == podplan.ReasonBudget && ordered(p.set):
+		budget.Take(s.info) // those after it in the order do not go instead
 	}
 
 	return stopped

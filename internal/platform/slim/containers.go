@@ -99,6 +99,11 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 			},
 		}
 		kept[i].Env = environment(c.Env, named...)
+		for _, policy := range c.ResizePolicy {
+			if policy.RestartPolicy != corev1.NotRequired { // which the API server sets for all others
+				kept[i].ResizePolicy = append(kept[i].ResizePolicy, policy)
+			}
+		}
 	}
 
 	return kept

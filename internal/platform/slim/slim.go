@@ -92,7 +92,7 @@ func Node(object any) (any, error) {
 //   - with marked sidecars, what their termination is decided from (JST-022, JST-023)
 //   - in a subset of a WorkloadSpread or a UnitedDeployment, what counting, ranking and rescheduling read
 //     (WS-150, WS-162, WS-171)
-//   - whether it is ready, if a budget covers it (PUB-055)
+//   - whether it is ready, and since when if a budget covers it (PUB-055)
 //   - with a stable name, whether it is ready, and its short annotations (PPS-050, PPS-051)
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -289,8 +289,13 @@ func ofOthers(pod *corev1.Pod) {
 	if placed || united {
 		keep(corev1.PodScheduled)
 	}
-	if placed || covered || united || named {
+	switch {
+	case placed || covered || united || named:
 		keep(corev1.PodReady)
+	case len(pod.Status.Conditions) == 0:
+		pod.Status.Conditions = bareReady(&status)
+	default:
+		pod.Status.Conditions = append(pod.Status.Conditions, bareReady(&status)...)
 	}
 
 	for _, s := range status.ContainerStatuses {
@@ -311,6 +316,23 @@ func ofOthers(pod *corev1.Pod) {
 
 	pod.Status.Message = sum(status.ContainerStatuses,
 		restartable(spec.InitContainers, status.InitContainerStatuses))
+}
+
+// ready are the conditions of pods of which only their readiness is kept. The pods share them, because there are many such pods, and
+// what a cache shows is never changed.
+var ready = map[corev1.ConditionStatus][]corev1.PodCondition{
+	corev1.ConditionTrue:  {{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	corev1.ConditionFalse: {{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+}
+
+// bareReady returns whether the pod is ready, and nothing more. A budget may cover the pod without an annotation that says so.
+func bareReady(status *corev1.PodStatus) []corev1.PodCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == corev1.PodReady {
+			return ready[status.Conditions[i].Status]
+		}
+	}
+	return nil
 }
 
 // usual lists conditions that most pods have, and conditions that are kept for other reasons.

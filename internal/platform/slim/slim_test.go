@@ -155,7 +155,8 @@ func TestPodOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
 			want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7"}
-			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Message: "sum"}
+			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Message: "sum",
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 			got := transformed(t, Pod, fat(owner)).(*corev1.Pod)
 			before := got.Status.Message
 			got.Status.Message = "sum"
@@ -201,7 +202,7 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 			RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1",
 		Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"},
-			{Type: corev1.ContainersReady, Status: "True"}},
+			{Type: corev1.ContainersReady, Status: "True"}, {Type: corev1.PodReady, Status: "True"}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended, RestartCount: 4}}}
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
@@ -242,12 +243,12 @@ func TestPodWithMarkedSidecars(t *testing.T) {
 			return whole
 		}
 		whole, thin := pod(corev1.RestartPolicyNever), transformed(t, Pod, pod(corev1.RestartPolicyNever)).(*corev1.Pod)
-		last := thin.Status.Conditions[len(thin.Status.Conditions)-1]
+		end := slices.ContainsFunc(thin.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
 		kept := []any{thin.Spec.RestartPolicy, *thin.Spec.TerminationGracePeriodSeconds, len(thin.Spec.Containers), thin.Spec.Containers[1].Env,
 			thin.Spec.Containers[1].Image, thin.Spec.Containers[0].RestartPolicy, thin.Spec.Containers[0].RestartPolicyRules,
-			thin.Status.ContainerStatuses[0].State, thin.Status.ContainerStatuses[0].RestartCount, last.Type, thin.DeletionTimestamp}
+			thin.Status.ContainerStatuses[0].State, thin.Status.ContainerStatuses[0].RestartCount, end, thin.DeletionTimestamp}
 		if diff := cmp.Diff([]any{corev1.RestartPolicyNever, int64(7), 2, marks, "side:1", whole.Spec.Containers[0].RestartPolicy,
-			whole.Spec.Containers[0].RestartPolicyRules, ended, int32(4), corev1.PodConditionType(pub.SidecarTerminated), whole.DeletionTimestamp}, kept); diff != "" {
+			whole.Spec.Containers[0].RestartPolicyRules, ended, int32(4), true, whole.DeletionTimestamp}, kept); diff != "" {
 			t.Errorf("owner %q: what is kept of a pod (-want +got):\n%s", owner, diff)
 		}
 		always := transformed(t, Pod, pod(corev1.RestartPolicyAlways)).(*corev1.Pod)
@@ -488,11 +489,11 @@ func TestWhatPodProbeMarkersNeedIsKept(t *testing.T) {
 		}
 		return types
 	}
-	if got := of(corev1.PodRunning); !slices.Equal(got, []corev1.PodConditionType{"example.com/idle"}) {
-		t.Errorf("conditions of a pod that runs: got %v, want example.com/idle alone", got)
+	if got := of(corev1.PodRunning); !slices.Equal(got, []corev1.PodConditionType{"example.com/idle", corev1.PodReady}) {
+		t.Errorf("conditions of a pod that runs: got %v, want example.com/idle and Ready", got)
 	}
-	if got := of(corev1.PodPending); !slices.Equal(got, []corev1.PodConditionType{corev1.PodInitialized, "example.com/idle"}) {
-		t.Errorf("conditions of a pod that does not run yet: got %v, want Initialized and example.com/idle",
+	if got := of(corev1.PodPending); !slices.Equal(got, []corev1.PodConditionType{corev1.PodInitialized, "example.com/idle", corev1.PodReady}) {
+		t.Errorf("conditions of a pod that does not run yet: got %v, want Initialized, example.com/idle and Ready",
 			got)
 	}
 	if Whole(&corev1.Pod{}) {

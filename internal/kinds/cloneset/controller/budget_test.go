@@ -9,7 +9,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
@@ -60,8 +59,7 @@ func budgetTales() map[string]story {
 			clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), func(n *tale) {
 			n.under()
 			n.midway("image nginx:bad, two pods at a time", clonesettest.Image("nginx:bad"), func() bool {
-				held := slices.ContainsFunc(n.active(), func(pod *corev1.Pod) bool { return pod.Labels[pub.SpecifiedDelete] != "" })
-				return held && down(n, 1)() && n.Now().Second()%10 == 9
+				return down(n, 1)() && n.Now().Second()%10 == 9
 			})
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 		}},
