@@ -28,7 +28,7 @@ func (largeHooks) Status(context.Context, string) (runtime.Status, error) {
 
 // A PodProbeMarker selects 100 pods of its author on a node, which have large preStop hooks. Probes need nothing of
 // these; what the daemon remembers of the containers must fit into its 128 MiB beside the rest.
-func TestProbesKeepTheHooksOfContainers(t *testing.T) {
+func TestProbesDoNotKeepTheHooksOfContainers(t *testing.T) {
 	c := newContainers(largeHooks{}, fake.NewClientBuilder().Build(), false, func() time.Time { return noon })
 	used := func() int {
 		goruntime.GC()

@@ -271,7 +271,7 @@ func (r *reconciler) round(
 
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
-		return again, err
+		return poll, err // the cache will show that it is gone
 	}
 
 	plan, rt, err := r.evaluate(ctx, request)
@@ -290,6 +290,9 @@ func (r *reconciler) round(
 		return poll, r.stop(ctx, request, plan.Stop, rt)
 	}
 
+	if plan.After == 0 { // it is completed, which the cache will show
+		return poll, nil
+	}
 	return max(plan.After, again), nil
 }
 
@@ -348,11 +351,13 @@ func (r *reconciler) evaluate(
 			continue
 		}
 		inspected, err := rt.Status(ctx, current.ID)
-		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		switch {
+		case errors.Is(err, runtime.ErrUnavailable), ctx.Err() != nil:
 			return nil, nil, err
-		}
-		if err == nil {
+		case err == nil:
 			s.Inspected[current.ID] = inspected
+		case !errors.Is(err, runtime.ErrNotFound): // the other containers of the request are stopped nevertheless
+			log.FromContext(ctx).Info("A container cannot be inspected", "request", request.Name, "container", c.Name, "error", err.Error())
 		}
 		if current.Exited && s.Pod == nil {
 			if s.Pod, err = r.pod(ctx, r.pods, request); err == nil && s.Pod != nil && len(s.Pod.Spec.Containers) == 0 {

@@ -27,7 +27,7 @@ import (
 
 // Two namespaces restart 32 pods each on a node, whose containers take an hour to end. Hooks and requests are as large
 // as the API server stores them. The daemon, which has 128 MiB, must not keep them until the stops have ended.
-func TestStopsUnderWayKeepWholeRequestsAndHooks(t *testing.T) {
+func TestStopsUnderWayKeepNeitherRequestsNorHooks(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	n := &tenants{releaseOrphans: make(chan struct{}), called: make(chan struct{}, 1)}

@@ -29,9 +29,9 @@ const (
 	// mostOfHook and mostOfEnvironment limit the output of a command in a container, because the user of the
 	// container controls it.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
-	// execsAtOnce limits the concurrent commands in all containers of the node, because each holds memory
-	// until it ends.
-	execsAtOnce = 128
+	// hooksAtOnce and commandsAtOnce limit the concurrent preStop hooks, and other commands, in all containers of the node,
+	// because each holds memory until it ends. Hooks may last as long as users like, and must not keep probes from running.
+	hooksAtOnce, commandsAtOnce = 64, 64
 )
 
 var (
@@ -52,12 +52,13 @@ type Runtime struct {
 	connection *grpc.ClientConn
 	containers cri.RuntimeServiceClient
 	images     cri.ImageServiceClient
-	execs      chan struct{} // has a value for each running command
+	// hooks and commands have a value for each running hook, and for each other command that runs.
+	hooks, commands chan struct{}
 }
 
-// dial prepares a connection without sending anything. The capacity of execs limits the concurrent commands
-// of all runtimes.
-func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error) {
+// dial prepares a connection without sending anything. The capacities of hooks and commands limit those that run in all
+// runtimes.
+func dial(endpoint string, meters *Meters, hooks, commands chan struct{}) (*Runtime, error) {
 	address, dialer, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
@@ -86,7 +87,8 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 		connection: connection,
 		containers: cri.NewRuntimeServiceClient(connection),
 		images:     cri.NewImageServiceClient(connection),
-		execs:      execs,
+		hooks:      hooks,
+		commands:   commands,
 	}, nil
 }
 
@@ -163,11 +165,11 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	return inspected, nil
 }
 
-// Exec runs a command in the container. A non-zero exit code is an error. The output of the command is
+// Exec runs a preStop hook in the container. A non-zero exit code is an error. The output of the command is
 // ignored: if it is so large that the response of the runtime is rejected, Exec returns no error, although
 // the exit code is not known.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
-	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
+	if _, err := r.exec(ctx, r.hooks, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
 		return err
 	}
 	return nil
@@ -175,9 +177,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 
 // exec runs a command and returns its standard output. most is the maximum size of the runtime's response.
 func (r *Runtime) exec(
-	ctx context.Context, id string, command []string, timeout time.Duration, most int,
+	ctx context.Context, places chan struct{}, id string, command []string, timeout time.Duration, most int,
 ) ([]byte, error) {
-	output, err := r.run(ctx, id, command, timeout, time.Second, most)
+	output, err := r.run(ctx, places, id, command, timeout, time.Second, most)
 	if err == nil && output.ExitCode != 0 {
 		return nil, fmt.Errorf("the command ended with exit code %d", output.ExitCode)
 	}
@@ -195,26 +197,26 @@ type Output struct {
 func (r *Runtime) Run(
 	ctx context.Context, id string, command []string, timeout time.Duration,
 ) (Output, error) {
-	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
+	return r.run(ctx, r.commands, id, command, timeout, runMargin, mostOfHook)
 }
 
 // run runs a command and gives the runtime a margin beyond its timeout, because the timeout counts from the
-// start of the command, which may take long on a busy node.
+// start of the command, which may take long on a busy node. It waits for one of the places.
 func (r *Runtime) run(
-	ctx context.Context, id string, command []string, timeout, margin time.Duration, most int,
+	ctx context.Context, places chan struct{}, id string, command []string, timeout, margin time.Duration, most int,
 ) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
 
 	select {
-	case r.execs <- struct{}{}:
+	case places <- struct{}{}:
 	case <-ctx.Done():
 		return Output{}, fmt.Errorf(
 			"waiting for others of the %d commands that may run at once on the node: %w",
-			cap(r.execs), context.Cause(ctx))
+			cap(places), context.Cause(ctx))
 	}
 
-	defer func() { <-r.execs }()
+	defer func() { <-places }()
 
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	answer, err := r.containers.ExecSync(ctx,
@@ -224,6 +226,9 @@ func (r *Runtime) run(
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
 		return Output{}, fmt.Errorf("running a command in container %s: %w", id, ErrPrintsTooMuch)
+	case err != nil && ctx.Err() != nil:
+		// The runtime has not even ended the command. That says nothing about the container.
+		return Output{}, fmt.Errorf("running a command in container %s: %w: %w", id, ErrUnavailable, context.Cause(ctx))
 	case status.Code(err) == codes.DeadlineExceeded:
 		return Output{}, fmt.Errorf("running a command in container %s: %w: %s", id, ErrTimeout,
 			status.Convert(err).Message())

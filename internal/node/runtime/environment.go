@@ -31,7 +31,7 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 
 	failures := []error{err}
 	for _, command := range printEnvironment {
-		out, err := r.exec(ctx, id, command, environmentTimeout, mostOfEnvironment)
+		out, err := r.exec(ctx, r.commands, id, command, environmentTimeout, mostOfEnvironment)
 		if err == nil {
 			return entries(strings.Split(string(bytes.TrimSuffix(out, []byte{0})), "\x00")), nil
 		}

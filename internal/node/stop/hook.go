@@ -99,12 +99,11 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	if action.Scheme != "" {
 		scheme = strings.ToLower(string(action.Scheme))
 	}
-	path, err := url.Parse(action.Path)
-	if err != nil {
-		return fmt.Errorf("path of the hook: %w", err)
+	u, err := url.Parse(action.Path)
+	if err != nil || u.Host != "" || u.Scheme != "" || u.Opaque != "" { // as kubelet: it is a path nevertheless
+		u = &url.URL{Path: action.Path}
 	}
-
-	u := &url.URL{Scheme: scheme, Host: target, Path: path.Path, RawQuery: path.RawQuery}
+	u.Scheme, u.Host, u.User = scheme, target, nil
 	call, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("request of the hook: %w", err)
