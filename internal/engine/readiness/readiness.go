@@ -99,6 +99,9 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, tim
 		return true, 0
 	}
 	since := Condition(pod, corev1.PodReady).LastTransitionTime.Time
+	if since.IsZero() { // the caches do not keep of a pod of somebody else since when it is ready
+		return false, 0
+	}
 	due := since.Add(time.Duration(minReadySeconds) * time.Second)
 	if now.After(due) {
 		return true, 0

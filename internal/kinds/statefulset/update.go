@@ -35,12 +35,11 @@ func (p *planner) update() {
 	budget := podplan.NewSpare(spare, charged)
 
 	candidates, chosen := p.candidates()
-	byRefusal := make([]*slot, 0, len(p.slots))
-	for i := len(p.slots) - 1; i >= 0; i-- {
-		byRefusal = append(byRefusal, &p.slots[i])
+	descending := make([]*slot, len(p.slots))
+	for i := range p.slots {
+		descending[len(p.slots)-1-i] = &p.slots[i]
 	}
-	slices.SortStableFunc(byRefusal, func(a, b *slot) int { return p.byRefusal(a.pod, b.pod) })
-	for _, s := range byRefusal {
+	for _, s := range p.refusedLast(descending) {
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
 
@@ -56,8 +55,8 @@ func (p *planner) update() {
 	}
 
 	stopped := p.blocked
-	if !ordered(p.set) { // one pod that a policy protects must not hold up the others
-		slices.SortStableFunc(candidates, func(a, b *slot) int { return p.byRefusal(a.pod, b.pod) })
+	if !ordered(p.set) {
+		candidates = p.refusedLast(candidates)
 	}
 	for _, s := range candidates {
 		if p.undecided(s) {
@@ -74,15 +73,19 @@ func (p *planner) update() {
 	p.sayGrowth()
 }
 
-// byRefusal compares pods so that those which the API server refused to change come last, the most recently refused at the very
-// end.
-func (p *planner) byRefusal(a, b *corev1.Pod) int { return p.refused(a).Compare(p.refused(b)) }
-
-func (p *planner) refused(pod *corev1.Pod) time.Time {
-	if pod == nil {
-		return time.Time{}
+// refusedLast moves slots to the end whose pods the API server refused to change, the most recently refused to the very end. One pod
+// that a policy protects must not hold up the others.
+func (p *planner) refusedLast(slots []*slot) []*slot {
+	refused := func(s *slot) time.Time {
+		if s.pod == nil {
+			return time.Time{}
+		}
+		return p.in.Refused[s.pod.UID]
 	}
-	return p.in.Refused[pod.UID]
+	if len(p.in.Refused) > 0 {
+		slices.SortStableFunc(slots, func(a, b *slot) int { return refused(a).Compare(refused(b)) })
+	}
+	return slots
 }
 
 // stay leaves a pod at its revision. As far as the budget allows, it restores in place what another revision
@@ -211,14 +214,11 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	}
 
 	rollout.Prioritize(pods, priority)
-	// One pod that a policy protects must not hold up the others.
-	slices.SortStableFunc(pods, func(a, b rollout.Candidate) int { return p.byRefusal(a.Pod, b.Pod) })
-	first = append(first, prepared...)
 	for i := range pods {
-		first = append(first, byPod[pods[i].Pod.Name])
+		rest[i] = byPod[pods[i].Pod.Name]
 	}
 
-	return first
+	return slices.Concat(first, prepared, p.refusedLast(rest))
 }
 
 // specified decides about pods that are specified for deletion and about pods that prepare their deletion.
