@@ -31,7 +31,7 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 
 	for _, info := range p.Members {
 		switch {
-		case info.Specified && info.Available && p.waitsForBudget(info):
+		case info.Specified && info.Available && p.heldBack(info):
 		case info.Specified && info.Available:
 			// Its place is reserved. It moves only when it may be deleted, and must not hold up a pod that is
 			// down.
@@ -47,10 +47,11 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 	return b
 }
 
-// waitsForBudget reports whether a PodUnavailableBudget holds the pod. It must hold up no others meanwhile.
-func (p *Planner) waitsForBudget(info *Pod) bool {
+// heldBack reports whether a PodUnavailableBudget holds the pod, or the API server refused to change it. Such a pod must hold up no
+// others meanwhile.
+func (p *Planner) heldBack(info *Pod) bool {
 	v := p.verdicts[info.Pod]
-	return v != nil && v.Reason == ReasonBudget
+	return v != nil && v.Reason == ReasonBudget || len(p.in.Refused) > 0 && !p.in.Refused[info.Pod.UID].IsZero()
 }
 
 // NewSpare returns a budget for the given number of available pods, of which charged ones count as taken

@@ -95,7 +95,7 @@ func TestWhoCountsForTheBudget(t *testing.T) {
 		"preparing its deletion":     {pod(false, true, false, true), 1, 1, 0},
 		"preparing, and yet it's up": {pod(false, true, true, false), 1, 1, 0},
 	} {
-		p := &Planner{out: &Plan{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, Members: []*Pod{tt.pod}}
+		p := &Planner{in: &Snapshot{}, out: &Plan{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, Members: []*Pod{tt.pod}}
 		before := p.Spare()
 		b := p.NewBudget(true)
 		if b.moving != tt.moving {

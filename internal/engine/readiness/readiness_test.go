@@ -94,6 +94,7 @@ func TestAvailable(t *testing.T) {
 		"CS-170 longer than minReadySeconds":                        {since(10*time.Second + 1), 10, true, 0},
 		"CS-170 exactly minReadySeconds is not longer":              {since(10 * time.Second), 10, false, time.Millisecond},
 		"CS-171 minReadySeconds still run: not available, but when": {since(4 * time.Second), 10, false, 6*time.Second + time.Millisecond},
+		"nobody knows since when":                                   {pod(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}), 10, false, 0},
 		"CS-170 not ready: time does not help":                      {pod(condition(corev1.PodReady, no)), 10, false, 0},
 		"IPU-138 held by an in-place update": {pod(condition(corev1.PodReady, yes),
 			condition(pub.InPlaceUpdateReady, no)), 0, false, 0},

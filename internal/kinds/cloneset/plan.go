@@ -74,6 +74,8 @@ type planner struct {
 	out      *Plan
 	set      *appsv1beta1.CloneSet
 	selector labels.Selector
+	// again are pods whose deletion is tried again, see retryDeletions.
+	again []*podplan.Pod
 	// retried is how many available pods scale-in tries to delete again after the API server refused it.
 	retried int
 	// creationHeld reports that pods are missing but none are created, because creation failed a moment ago.
@@ -144,7 +146,7 @@ func (p *planner) make() {
 	// Pods that budgets hold back may wait for a pod that only an update brings back.
 	scaling, stuck := p.scale(), p.core.HeedBudgets()
 	if p.core.Scaling = scaling && !stuck; !p.core.Scaling {
-		p.updatePods(unusable)
+		p.retryDeletions(p.updatePods(unusable))
 	}
 	p.core.Refresh()
 	p.takeClaimsBack()

@@ -196,17 +196,36 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 		case info.Preparing:
 			pending = true
 		case !info.Specified:
+		case p.refused(info): // it is tried again with the room that the updates leave
+			pending = true
+			p.again = append(p.again, info)
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+				"it is specified for deletion, and comes after the others, since the API server refused it before")
 		case !budget.take(info):
 			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 				"it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
-			deleted, pending = deleted || !p.refused(info), true
+			deleted = true
 		}
 	}
 
 	return deleted, pending
+}
+
+// retryDeletions tries again to delete pods that are specified for deletion and whose deletion the API server refused. They take only
+// what the updates have left of the budget, since a policy may protect them for long.
+func (p *planner) retryDeletions(budget *podplan.Budget) {
+	for _, info := range p.again {
+		if info.Serving && !budget.Available() {
+			continue
+		}
+		p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
+		if info.Serving && !p.core.HeldByBudget(info.Pod) {
+			budget.Spend(1)
+		}
+	}
 }
 
 // scaleIn deletes the pods above the wanted number, its share of old ones first. Pods that are not ready are

@@ -13,8 +13,8 @@ import (
 )
 
 // updatePods chooses the next pods to update, in order and within the budget. unusable is why the user's
-// numbers cannot be used, or nil if they can.
-func (p *planner) updatePods(unusable error) {
+// numbers cannot be used, or nil if they can. It returns what is left of the budget.
+func (p *planner) updatePods(unusable error) *podplan.Budget {
 	p.sayPartition()
 	count := rollout.ToMove(p.census(false), p.out.Limits)
 	target, toNew := p.core.Update, true
@@ -22,9 +22,11 @@ func (p *planner) updatePods(unusable error) {
 		target, toNew, count = p.core.Current, false, -count
 	}
 
+	budget, waiting := p.core.NewBudget(toNew), 0
+	budget.Spend(p.retried)
 	candidates := p.candidates(toNew)
 	if len(candidates) == 0 {
-		return
+		return budget
 	}
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.core.Say("update waits: %s", why)
@@ -33,13 +35,11 @@ func (p *planner) updatePods(unusable error) {
 			info.Stay = reason == podplan.ReasonOnDelete
 			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
-		return
+		return budget
 	}
 
 	count = max(count-p.replacements(toNew), 0)
 	p.core.Say("%s to move to %s", wording.Count(count, "pod"), target.Name)
-	budget, waiting := p.core.NewBudget(toNew), 0
-	budget.Spend(p.retried)
 	for _, info := range candidates {
 		// Refused pods come last. Pods before them that only wait do not use up their moves.
 		if p.refused(info) {
@@ -63,6 +63,7 @@ func (p *planner) updatePods(unusable error) {
 			}
 		}
 	}
+	return budget
 }
 
 // above returns how many pods there are beyond the replicas.
