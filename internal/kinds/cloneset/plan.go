@@ -75,9 +75,7 @@ type planner struct {
 	set      *appsv1beta1.CloneSet
 	selector labels.Selector
 	// again are pods whose deletion is tried again, see retryDeletions.
-	again []*podplan.Pod
-	// retried is how many available pods scale-in tries to delete again after the API server refused it.
-	retried int
+	again []again
 	// creationHeld reports that pods are missing but none are created, because creation failed a moment ago.
 	creationHeld bool
 	// claimsOf are the live claims of the set by instance ID.

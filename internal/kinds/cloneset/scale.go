@@ -198,9 +198,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 		case !info.Specified:
 		case p.refused(info): // it is tried again with the room that the updates leave
 			pending = true
-			p.again = append(p.again, info)
-			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
-				"it is specified for deletion, and comes after the others, since the API server refused it before")
+			p.later(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 		case !budget.take(info):
 			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 				"it is specified for deletion, %s", p.budgetWords())
@@ -214,14 +212,29 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 	return deleted, pending
 }
 
-// retryDeletions tries again to delete pods that are specified for deletion and whose deletion the API server refused. They take only
-// what the updates have left of the budget, since a policy may protect them for long.
+// again is a deletion that the API server refused before.
+type again struct {
+	info   *podplan.Pod
+	reason podplan.Reason
+	why    string
+}
+
+// later leaves a deletion to retryDeletions.
+func (p *planner) later(info *podplan.Pod, reason podplan.Reason, why string) {
+	p.again = append(p.again, again{info, reason, why})
+	p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+		"%s, and comes after the others, since the API server refused it before", why)
+}
+
+// retryDeletions tries again what the API server refused. That takes only what the updates have left of the budget, since a policy
+// may protect a pod for long.
 func (p *planner) retryDeletions(budget *podplan.Budget) {
-	for _, info := range p.again {
+	for _, again := range p.again {
+		info := again.info
 		if info.Serving && !budget.Available() {
 			continue
 		}
-		p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
+		p.deletePod(info, again.reason, again.why)
 		if info.Serving && !p.core.HeldByBudget(info.Pod) {
 			budget.Spend(1)
 		}
@@ -277,14 +290,17 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
+		if p.refused(infos[candidate.Pod]) {
+			p.later(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
+			continue
+		}
 		if !budget.take(infos[candidate.Pod]) {
 			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s",
 				tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
-		changed = changed || !p.refused(infos[candidate.Pod])
-		count(&p.retried, candidate.Available)
+		changed = true
 	}
 
 	return changed

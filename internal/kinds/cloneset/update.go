@@ -23,7 +23,6 @@ func (p *planner) updatePods(unusable error) *podplan.Budget {
 	}
 
 	budget, waiting := p.core.NewBudget(toNew), 0
-	budget.Spend(p.retried)
 	candidates := p.candidates(toNew)
 	if len(candidates) == 0 {
 		return budget

@@ -168,6 +168,8 @@ func (p *planner) rollInPlace(set, others []*site) {
 		now, old, several := p.usable(l)
 		switch {
 		case p.keptEmpty(l):
+		case (several || now != nil && old != nil) && p.serving(l) != nil && p.surplusHeld(l):
+			// A budget holds a pod that is too many, and another one serves.
 		case several, now == nil && old == nil, now != nil && old != nil, p.preparesNew(l):
 			unavailable++
 		// It is unknown whether a pod is available that is not adopted yet: what the caches show of it is older
@@ -234,6 +236,14 @@ func (p *planner) rollInPlace(set, others []*site) {
 
 	p.hold(left(set), ReasonNodeNotReady,
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
+}
+
+// surplusHeld reports whether a PodUnavailableBudget holds a pod of the site.
+func (p *planner) surplusHeld(l *site) bool {
+	return slices.ContainsFunc(l.pods, func(d *daemon) bool {
+		v := p.core.Verdict(d.pod)
+		return v != nil && v.Reason == podplan.ReasonBudget
+	})
 }
 
 // lost returns how many lost nodes lack a pod because of the rollout: those whose pod went, and, if pods is true, those

@@ -361,7 +361,9 @@ func TestConsistency(t *testing.T) {
 		"by digest, runs": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
 			id("docker-pullable://example.com/proxy@" + digest)}, true},
 		"by digest, another": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
-			id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
+			record(`{"imageID":"id:proxy:1"}`), id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
+		"by digest, another, and no upgrade": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
+			id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, true},
 		"by digest, another repository": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/other@" +
 			digest)}, true},
 		"by digest, without a repository": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("sha256:" +

@@ -248,8 +248,8 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState) string {
 		return ""
 	case recorded && status.ImageID == before.ImageID:
 		return fmt.Sprintf("container %s does not run %s yet", name, container.Image)
-	// A runtime that imported the image reports the digest of its configuration, without a repository, which says nothing.
-	case wanted != "" && runs != "":
+	// A runtime may report another digest of the same image, such as that of its configuration. That says something only of an upgrade.
+	case recorded && wanted != "" && runs != "":
 		return fmt.Sprintf("container %s runs %s, not %s", name, status.ImageID, container.Image)
 	}
 

@@ -39,11 +39,23 @@ func (p *planner) update() {
 	for i := range p.slots {
 		descending[len(p.slots)-1-i] = &p.slots[i]
 	}
+	var again []*slot
 	for _, s := range p.refusedLast(descending) {
+		if p.specifiedAgain(s) {
+			again = append(again, s)
+			continue
+		}
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
+	}
+	// These take only what the updates leave, since a policy may protect them for long.
+	retry := func() {
+		for _, s := range again {
+			budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
+		}
 	}
 
 	if reason, why := p.standstill(); reason != "" {
+		retry()
 		for i := range p.slots {
 			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) {
 				s.info.Stay = reason == podplan.ReasonOnDelete
@@ -59,10 +71,11 @@ func (p *planner) update() {
 		candidates = p.refusedLast(candidates)
 	}
 	for _, s := range candidates {
-		if p.undecided(s) {
+		if p.undecided(s) && !slices.Contains(again, s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
+	retry()
 
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
@@ -245,9 +258,25 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	}
 }
 
+// specifiedAgain reports whether the deletion of an available pod that is specified for it was refused before.
+func (p *planner) specifiedAgain(s *slot) bool {
+	if !p.undecided(s) || s.info.Preparing || !s.info.Available || p.in.Refused[s.pod.UID].IsZero() {
+		return false
+	}
+	_, wanted := s.pod.Labels[pub.SpecifiedDelete]
+	return wanted
+}
+
 func (p *planner) budgetWords() string {
 	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows",
 		p.out.Limits.MaxUnavailable)
+}
+
+// take counts a pod that goes. One that a PodUnavailableBudget holds counts only where others must not go instead, because of the order.
+func (p *planner) take(s *slot, budget *podplan.Budget) {
+	if !p.core.HeldByBudget(s.pod) || ordered(p.set) {
+		budget.Take(s.info)
+	}
 }
 
 // move brings one pod closer to the current spec if that is possible now. stopped says why no available pod
@@ -305,7 +334,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
 	case volume != "":
 		p.deletePod(s.pod, podplan.ReasonVolumes, "it lacks a volume for claim template "+volume)
-		budget.Take(s.info)
+		p.take(s, budget)
 		return stopped
 	case s.info.New: // only its file system has not grown yet
 		since := c.pending // the condition may be older than the pod
@@ -322,7 +351,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
 		default:
 			p.deletePod(s.pod, podplan.ReasonVolumes, "its file system grows when it is mounted anew")
-			budget.Take(s.info)
+			p.take(s, budget)
 		}
 		return stopped
 	}
