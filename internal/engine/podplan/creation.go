@@ -1,7 +1,8 @@
 package podplan
 
 import (
-	"math/rand/v2"
+	"fmt"
+	"hash/fnv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,7 +32,9 @@ func (p *Planner) MayCreate(missing int) int {
 
 // Turn returns which one of several is tried, another one at another time: a refusal may concern only some of them.
 func (p *Planner) Turn(n int) int {
-	return int(rand.New(rand.NewPCG(uint64(p.in.Now.Unix()), 0)).Uint64N(uint64(n))) //nolint:gosec // nobody needs to guess it
+	hash := fnv.New32a()
+	fmt.Fprint(hash, p.in.Now.Unix()) // retries may come in steps that n divides
+	return int(hash.Sum32()) % n
 }
 
 // MayTry is [Planner.MayCreate] for callers that have their own room for pods.

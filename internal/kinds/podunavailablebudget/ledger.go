@@ -152,6 +152,10 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	// The numbers have changed since the booking, and the pod is not among those in service.
 	case booked && s.CurrentAvailable < s.DesiredAvailable:
 		return Decision{Reason: l.words(by)}
+	case booked && l.used(pod):
+		// What was booked has happened, and the booking may be ending. It begins anew in a write, which whoever ends it will notice.
+		l.enter(pod, by, 0, false)
+		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
 	case booked && !l.stale(pod.Name, by):
 		return Decision{Allowed: true, Reason: "booked already"}
 	case booked && renewals >= maxRenewals:
@@ -257,6 +261,12 @@ func (l *Ledger) stale(name string, by disruption.Operation) bool {
 		return firstseen.HalfOver(at.Time, deletionTime, l.now)
 	}
 	return deletes(by) || firstseen.HalfOver(l.status.UnavailablePods[name].Time, updateTime, l.now)
+}
+
+// used reports whether the pod was updated after an update of it was booked.
+func (l *Ledger) used(pod *corev1.Pod) bool {
+	at, found := l.status.UnavailablePods[pod.Name]
+	return found && updated(pod, at.Time)
 }
 
 // enter records the pod in the map of the operation, and removes it from the other one. A booking of a deletion remains

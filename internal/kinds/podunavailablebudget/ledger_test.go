@@ -77,6 +77,10 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			allowed + "booked already"},
 		"7 booked for an update": {[]option{full, build.Unavailable("p", now)}, build.Pod("p"), policyv1beta1.Update,
 			allowed + "booked already"},
+		// The controller may be ending the booking at this moment, and must notice.
+		"7 booked for an update that is over": {[]option{full, build.Unavailable("p", now.Add(-2*time.Second))},
+			build.Pod("p", build.Noted(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+
+				now.Add(-time.Second).UTC().Format(time.RFC3339)+`"}`)), policyv1beta1.Update, noted + "booked already"},
 		"7 a former pod of the name was booked": {[]option{full, build.Disrupted("p", now.Add(-9*time.Second))},
 			build.Pod("p", build.Since(now.Add(-8*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
 		"7 nor one that came in that second": {[]option{full, build.Disrupted("p", now.Add(-9*time.Second))},
