@@ -10,20 +10,21 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestAPodThatWasNeverUpgradedWaitsForNoUpgrade: the sidecar is given by digest, and the runtime reports the digest of
-// the image's configuration, as containerd does of images that were imported. No upgrade has ever begun in the pod.
+// SS-215 (part): a pod that was never upgraded waits for no upgrade, whatever identifier the runtime reports of the image of its
+// sidecar: the digest of its configuration, as containerd does of imported images, or another one of its digests, as CRI-O does.
 func TestAPodThatWasNeverUpgradedWaitsForNoUpgrade(t *testing.T) {
 	digest := func(c string) string { return "example.com/proxy@sha256:" + strings.Repeat(c, 64) }
-	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", digest("2"))),
-		sidecarsettest.Set(sidecarsettest.Image("proxy", digest("1"))), 1, sidecarsettest.Every(func(pod *corev1.Pod) {
-			for i := range pod.Status.ContainerStatuses {
-				if status := &pod.Status.ContainerStatuses[i]; status.Name == "proxy" {
-					status.Image, status.ImageID = "sha256:"+strings.Repeat("c", 64), "sha256:"+strings.Repeat("c", 64)
+	for image, id := range map[string]string{"sha256:c": "sha256:" + strings.Repeat("c", 64), "example.com/proxy:1": digest("c")} {
+		s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", digest("2"))),
+			sidecarsettest.Set(sidecarsettest.Image("proxy", digest("1"))), 1, sidecarsettest.Every(func(pod *corev1.Pod) {
+				for i := range pod.Status.ContainerStatuses {
+					if status := &pod.Status.ContainerStatuses[i]; status.Name == "proxy" {
+						status.Image, status.ImageID = image, id
+					}
 				}
-			}
-		}))
-	plan := sidecarset.Make(s)
-	if plan.Verdicts[0].Action != sidecarset.Upgrade {
-		t.Errorf("%s", plan)
+			}))
+		if plan := sidecarset.Make(s); plan.Verdicts[0].Action != sidecarset.Upgrade {
+			t.Errorf("image ID %s: %s", id, plan)
+		}
 	}
 }

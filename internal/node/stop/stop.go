@@ -91,7 +91,7 @@ func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended f
 	}
 	request.Container.Annotations = nil // they have the hook, and a container may take a day to end
 	go func() {
-		err := s.stopAndCount(ctx, r, &request)
+		err := s.Stop(ctx, r, &request)
 		s.give(request.Container.PodNamespace)
 		ended(err)
 	}()
@@ -147,12 +147,8 @@ func NewStops() *prometheus.CounterVec {
 }
 
 // Stop stops the container and returns when it has ended. It returns ErrNotStopped if Check returned an
-// error.
-func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
-	return s.stopAndCount(ctx, r, &request)
-}
-
-func (s *Stopper) stopAndCount(ctx context.Context, r Runtime, request *Request) error {
+// error. It drops the hook from the request when that has run.
+func (s *Stopper) Stop(ctx context.Context, r Runtime, request *Request) error {
 	err := s.stop(ctx, r, request)
 	result := "succeeded"
 	switch {

@@ -131,7 +131,8 @@ func TestGracePeriodIsShared(t *testing.T) {
 				r.events = events
 				s := &Stopper{Events: events, Clock: clock.RealClock{}, Stops: NewStops(), Requester: "test"}
 				begin := time.Now()
-				if err := s.Stop(t.Context(), r, request(test.hook, test.grace)); err != nil {
+				req := request(test.hook, test.grace)
+				if err := s.Stop(t.Context(), r, &req); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(test.log, r.log); diff != "" {
@@ -166,7 +167,7 @@ func TestAContainerIsNotStoppedIfTheCheckFails(t *testing.T) {
 				}
 				return nil
 			}
-			if err := s.Stop(t.Context(), r, req); !errors.Is(err, ErrNotStopped) {
+			if err := s.Stop(t.Context(), r, &req); !errors.Is(err, ErrNotStopped) {
 				t.Errorf("a stop whose check fails: got error %v, want %v", err, ErrNotStopped)
 			}
 			if strings.Contains(strings.Join(r.log, " "), "stop ") {
@@ -222,7 +223,7 @@ func TestHooksCallThePod(t *testing.T) {
 			s := &Stopper{Events: events, Clock: clock.RealClock{}, Stops: NewStops()}
 			req := request(&test.hook, 10*time.Second)
 			req.PodIP, req.Ports = test.podIP, ports
-			if err := s.Stop(t.Context(), r, req); err != nil {
+			if err := s.Stop(t.Context(), r, &req); err != nil {
 				t.Fatalf("the stop: %v", err)
 			}
 			if len(r.log) != 1 {

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -107,5 +106,3 @@ func TestAWebhookThatChangesTheSelectedLabelMakesNoPodsWithoutEnd(t *testing.T) 
 		t.Errorf("%d pods of a set of 3; events %q", got, s.Recorded[max(len(s.Recorded)-3, 0):])
 	}
 }
-
-var _ = appsv1beta1.GroupVersion

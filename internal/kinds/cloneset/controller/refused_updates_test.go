@@ -34,34 +34,38 @@ func protect(name *string) func(r *simulation.Request) error {
 
 // A policy protects one pod from deletion: the others are recreated (CS-136, CS-072).
 func TestAProtectedPodDoesNotStopTheRecreationOfOthers(t *testing.T) {
-	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(2),
-		clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), cloneset.Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	protected := ""
-	s.Answer = protect(&protected)
-	s.Edit(clonesettest.Image("nginx:2"))
-	s.playFor(10 * time.Minute)
-	if got := s.set().Status.UpdatedReplicas; got < 4 {
-		t.Errorf("%d of 4 updated; %s is protected: %s", got, protected, s.describe())
+	for _, most := range []int{1, 2} {
+		s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(most),
+			clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), cloneset.Features{})
+		if err := s.Settle(100); err != nil {
+			t.Fatal(err)
+		}
+		protected := ""
+		s.Answer = protect(&protected)
+		s.Edit(clonesettest.Image("nginx:2"))
+		s.playFor(time.Hour)
+		if got := s.set().Status.UpdatedReplicas; got < 4 {
+			t.Errorf("maxUnavailable %d: %d of 4 updated; %s is protected: %s", most, got, protected, s.describe())
+		}
 	}
 }
 
 // A pod that a user wants gone is protected by a policy: updates in place of the others go on (CS-072).
 func TestAProtectedSpecifiedPodDoesNotStopUpdatesInPlace(t *testing.T) {
-	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(2)), cloneset.Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	protected := s.active()[0].Name
-	s.Answer = protect(&protected)
-	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
-	s.playFor(2 * time.Minute)
-	s.Edit(clonesettest.Image("nginx:2"))
-	s.playFor(10 * time.Minute)
-	if got := s.set().Status.UpdatedReplicas; got < 4 {
-		t.Errorf("%d of 4 updated; %s is protected: %s", got, protected, s.describe())
+	for _, most := range []int{1, 2} {
+		s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(most)), cloneset.Features{})
+		if err := s.Settle(100); err != nil {
+			t.Fatal(err)
+		}
+		protected := s.active()[0].Name
+		s.Answer = protect(&protected)
+		s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+		s.playFor(2 * time.Minute)
+		s.Edit(clonesettest.Image("nginx:2"))
+		s.playFor(time.Hour)
+		if got := s.set().Status.UpdatedReplicas; got < 4 {
+			t.Errorf("maxUnavailable %d: %d of 4 updated; %s is protected: %s", most, got, protected, s.describe())
+		}
 	}
 }
 
