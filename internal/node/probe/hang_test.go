@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -29,9 +30,16 @@ func TestARuntimeThatHangsFailsNoLivenessProbe(t *testing.T) {
 	if !d.liveness() {
 		t.Fatal("no liveness probe")
 	}
+	// The runtime counts the same time, and one of many calls ends a moment before its own timer does.
 	begin := time.Now()
-	if attempt := a.attempt(t.Context(), &d, "containerd://c"); attempt.Outcome != None {
-		t.Errorf("liveness probe while the runtime has not answered for %s: outcome %s (%s), want %s",
-			time.Since(begin).Round(time.Second), attempt.Outcome, attempt.Message, None)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if attempt := a.attempt(t.Context(), &d, "containerd://c"); attempt.Outcome != None {
+				t.Errorf("liveness probe while the runtime has not answered for %s: outcome %s (%s), want %s",
+					time.Since(begin).Round(time.Second), attempt.Outcome, attempt.Message, None)
+			}
+		})
 	}
+	all.Wait()
 }

@@ -226,9 +226,9 @@ func (r *Runtime) run(
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
 		return Output{}, fmt.Errorf("running a command in container %s: %w", id, ErrPrintsTooMuch)
-	case err != nil && ctx.Err() != nil:
+	case err != nil && over(ctx):
 		// The runtime has not even ended the command. That says nothing about the container.
-		return Output{}, fmt.Errorf("running a command in container %s: %w: %w", id, ErrUnavailable, context.Cause(ctx))
+		return Output{}, fmt.Errorf("running a command in container %s: %w: %w", id, ErrUnavailable, err)
 	case status.Code(err) == codes.DeadlineExceeded:
 		return Output{}, fmt.Errorf("running a command in container %s: %w: %s", id, ErrTimeout,
 			status.Convert(err).Message())
@@ -237,6 +237,13 @@ func (r *Runtime) run(
 	}
 
 	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
+}
+
+// over reports whether a call has no time left. The call may end a moment before its context does, since the runtime
+// counts the same time.
+func over(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
 // Stop stops a container. The runtime kills it after the grace period. Stopping a container that has ended is
