@@ -241,13 +241,15 @@ func (p *planner) takeClaimsBack() {
 }
 
 // growClaims makes the claims of active pods follow their templates if the owner asks for it. Growing is left
-// to the StorageClass. Shrinking is impossible and is reported. Growth that was refused is tried again later.
+// to the StorageClass. The API server rejects it as long as a claim has no volume. Shrinking is impossible and is
+// reported. Growth that was refused is tried again later.
 func (p *planner) growClaims() {
 	if p.set.Annotations[pub.ResizeClaims] != "true" {
 		return
 	}
 
 	var held []string
+	unbound := 0
 	wanted := map[string]resource.Quantity{} // by template, because both templates and claims may be many
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		template := &p.set.Spec.VolumeClaimTemplates[i]
@@ -263,11 +265,15 @@ func (p *planner) growClaims() {
 		if !ours || !ok || claim.DeletionTimestamp != nil {
 			continue
 		}
-		switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
-		case 1:
+		have := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		_, bound := claim.Status.Capacity[corev1.ResourceStorage]
+		switch order := want.Cmp(have); {
+		case order > 0 && !bound:
+			unbound++
+		case order > 0:
 			p.out.ClaimGrowth = append(p.out.ClaimGrowth,
 				podplan.Growth{Claim: claim, Template: template, Storage: want})
-		case -1:
+		case order < 0:
 			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
 	}
@@ -277,6 +283,10 @@ func (p *planner) growClaims() {
 		p.out.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " +
 			strings.Join(held, ", ")
 		p.core.Say("%s", p.out.ClaimsHeld)
+	}
+	if unbound > 0 {
+		p.core.Say("%s smaller than %s and without a volume; growth begins when the volume is there",
+			wording.Count(unbound, "claim"), wording.Form(unbound, "its template", "their templates"))
 	}
 	slices.SortStableFunc(p.out.ClaimGrowth,
 		func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +45,8 @@ func TestClaimsAreNotComparedWithEveryTemplate(t *testing.T) {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 		s.Set.Spec.VolumeClaimTemplates = append(s.Set.Spec.VolumeClaimTemplates, claim)
 		s.Claims = append(s.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("data%d-%s-abcde", i,
-			s.Set.Name), Labels: map[string]string{pub.CloneSetInstanceID: "abcde"}}})
+			s.Set.Name), Labels: map[string]string{pub.CloneSetInstanceID: "abcde"}},
+			Status: corev1.PersistentVolumeClaimStatus{Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}})
 	}
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}}
 	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
@@ -55,6 +57,28 @@ func TestClaimsAreNotComparedWithEveryTemplate(t *testing.T) {
 	}
 	if took := spent(); took > 2*time.Second {
 		t.Errorf("growing %d claims took %v, want 2s at most", many, took)
+	}
+}
+
+// The API server rejects the growth of a claim without a volume, such as one whose pod has no node yet. It is not asked
+// for, and begins when the volume is there (CS-338 (part)).
+func TestClaimsGrowWhenTheyHaveAVolume(t *testing.T) {
+	set := clonesettest.Set(1, clonesettest.Claims("2Gi"), clonesettest.Annotated(pub.ResizeClaims, "true"))
+	one := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data-web-abcde", Labels: map[string]string{pub.CloneSetInstanceID: "abcde"}},
+		Spec:       corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: one}},
+	}
+	for _, bound := range []bool{false, true} {
+		if bound {
+			claim.Status.Capacity = one
+		}
+		plan := Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+			Claims: []*corev1.PersistentVolumeClaim{claim}})
+		const reason = "1 claim smaller than its template and without a volume; growth begins when the volume is there"
+		if grows, told := len(plan.ClaimGrowth) == 1, strings.Contains(plan.String(), reason); grows != bound || told == bound {
+			t.Errorf("claim with a volume %t: got growth %t and the reason %t\n%s", bound, grows, told, plan)
+		}
 	}
 }
 

@@ -125,13 +125,27 @@ func (w *World[O]) PodsOn(node string) []*corev1.Pod {
 // anything happened.
 func (w *World[O]) Step() bool {
 	w.CollectGarbage()
-	moved := false
+	moved := w.ProvisionVolumes()
 	for _, pod := range w.AllPods() {
 		if w.Node.Step(pod.Name) {
 			moved = true
 		}
 	}
 	return w.Others != nil && w.Others() || moved
+}
+
+// ProvisionVolumes gives each claim a volume of the size that it asks for, and reports whether anything happened.
+func (w *World[O]) ProvisionVolumes() (moved bool) {
+	for _, claim := range All[*corev1.PersistentVolumeClaim](w.Cluster, "PersistentVolumeClaim", false) {
+		want, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
+		if want.Cmp(have) != 0 && claim.DeletionTimestamp == nil {
+			w.Change(ClaimKey(claim.Name), func(object client.Object) {
+				object.(*corev1.PersistentVolumeClaim).Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: want}
+			})
+			moved = true
+		}
+	}
+	return moved
 }
 
 // ActFor lets everybody act for that time, as far as there is anything to do.

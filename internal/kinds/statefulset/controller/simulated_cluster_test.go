@@ -130,24 +130,8 @@ func (s *simulated) environmentStep() bool {
 		}
 	}
 	moved = s.unprotect() || moved
-	moved = s.growVolumes() || moved
+	moved = s.ProvisionVolumes() || moved
 	return s.Others != nil && s.Others() || moved
-}
-
-// growVolumes gives every volume the size that is asked for.
-func (s *simulated) growVolumes() bool {
-	moved := false
-	claims := simulationtest.All[*corev1.PersistentVolumeClaim](s.Cluster, "PersistentVolumeClaim", false)
-	for _, claim := range claims {
-		want, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
-		if want.Cmp(have) != 0 && claim.DeletionTimestamp == nil {
-			s.Change(claimKey(claim.Name), func(o client.Object) {
-				o.(*corev1.PersistentVolumeClaim).Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: want}
-			})
-			moved = true
-		}
-	}
-	return moved
 }
 
 func (s *simulated) describe() string {

@@ -607,7 +607,7 @@ func (r *rolloutRun) play(steps int) {
 				}
 			}
 		case n < 73:
-			r.growVolumes()
+			r.ProvisionVolumes()
 		case n < 75:
 			r.CollectGarbage()
 			r.unprotect()
