@@ -56,12 +56,15 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 
 		switch {
 		case err == nil:
-			renewing, cancel := context.WithCancelCause(ctx)
+			renewing, lost := context.WithCancelCause(ctx)
+			held := &heldTurn{Client: t.client, takeover: t, lost: lost, renewed: time.Now()}
+			t.client = held
 			done := make(chan struct{})
-			go t.renewTurn(renewing, cancel, done)
+			go held.renewAll(renewing, done)
 			return renewing, func() {
-				cancel(nil)
+				lost(nil)
 				<-done
+				t.client = held.Client
 				t.giveTurn(ctx)
 			}, nil
 
@@ -85,7 +88,7 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	lease := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": t.choice.Namespace, "name": turnName},
 		"spec": map[string]any{"holderIdentity": t.holder,
-			"leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
+			"leaseDurationSeconds": int64(t.holdsFor().Seconds()), "acquireTime": now,
 			"renewTime": now}}}
 	lease.SetGroupVersionKind(installation.Leases)
 	if live != nil {
@@ -95,30 +98,8 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	return lease
 }
 
-// renewTurn renews the Lease until the context ends. If the Lease belongs to somebody else, this run was
-// taken for dead and is cancelled.
-func (t *takeover) renewTurn(ctx context.Context, lost context.CancelCauseFunc, done chan<- struct{}) {
-	defer close(done)
-	ticker := time.NewTicker(t.renewEvery)
-	defer ticker.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		lease, err := installation.Get(ctx, t.client, installation.Leases, t.choice.Namespace, turnName)
-		if err != nil {
-			continue // the next attempt shows whether the Lease is still held
-		}
-		if lease == nil || installation.Text(lease.Object, "spec", "holderIdentity") != t.holder {
-			lost(fmt.Errorf("another takeover has taken Lease %s/%s", t.choice.Namespace, turnName))
-			return
-		}
-		_ = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager)) // likewise
-	}
-}
+// holdsFor is the duration of the Lease, in whole seconds.
+func (t *takeover) holdsFor() time.Duration { return max(t.turnFor.Truncate(time.Second), time.Second) }
 
 // giveTurn releases the Lease, even after Ctrl-C.
 func (t *takeover) giveTurn(ctx context.Context) {
