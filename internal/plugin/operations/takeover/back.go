@@ -14,12 +14,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/platform/uninstall"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // goBack restores the backup.
@@ -194,6 +198,19 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 		}
 	}
 
+	return t.releaseRuns(ctx)
+}
+
+// releaseRuns takes the finalizer off children of AdvancedCronJobs that Afloat's manager had created and not yet recorded
+// when it was stopped: the other manager does not know it, and they could never be deleted. The webhooks about them have to be
+// answered.
+func (t *takeover) releaseRuns(ctx context.Context) error {
+	held := registry.Held()
+	maps.DeleteFunc(held, func(_ schema.GroupKind, finalizer string) bool { return finalizer != pub.UnrecordedRun })
+	guard := uninstall.Guard{Client: t.client, Held: held, Out: t.Out}
+	if err := guard.Unhold(ctx); err != nil {
+		return fmt.Errorf("runs of AdvancedCronJobs may keep finalizer %s, and cannot be deleted then: %w", pub.UnrecordedRun, err)
+	}
 	return nil
 }
 

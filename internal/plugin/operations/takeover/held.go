@@ -47,7 +47,7 @@ func (h *heldTurn) renewAll(ctx context.Context, done chan<- struct{}) {
 }
 
 // holds returns an error if a write might come when the turn is lost.
-func (h *heldTurn) holds(ctx context.Context) error { return h.renew(ctx, h.takeover.holdsFor()/2) }
+func (h *heldTurn) holds(ctx context.Context) error { return h.renew(ctx, h.takeover.turnFresh) }
 
 // renew renews the Lease if it was not renewed for that time. The clock of the machine says how long that is, since no other
 // goes on while it sleeps; a clock that was set back says nothing.

@@ -427,7 +427,7 @@ func (w *world) lease() *unstructured.Unstructured {
 func (w *world) command(folder string, out io.Writer) *takeover {
 	return &takeover{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: io.Discard},
 		choice: installation.Choice{Image: "ours/manager:1", DaemonImage: "ours/daemon:1", Path: w.manifests}, backup: folder,
-		dryRun: wet, fieldManager: owner, yes: true, holder: "you", turnFor: time.Millisecond, renewEvery: time.Hour,
+		dryRun: wet, fieldManager: owner, yes: true, holder: "you", turnFor: time.Millisecond, turnFresh: time.Hour, renewEvery: time.Hour,
 		timeout: 5 * time.Second, client: w, cluster: "prod", now: func() time.Time { return time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC) },
 		poll: time.Millisecond,
 		rehearse: func(_ context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {

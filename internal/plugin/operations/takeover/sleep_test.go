@@ -25,8 +25,8 @@ func TestARunThatLostItsTurnWritesNothing(t *testing.T) {
 
 	sleeps, returned := sync.Once{}, 0
 	laptop := w.command(folder, io.Discard)
-	// It renews the Lease every five seconds, and none of these is over when it wakes up.
-	laptop.renewEvery, laptop.turnFor = 5*time.Second, time.Second
+	// No renewal is due at the moment at which it wakes up.
+	laptop.turnFresh = time.Second / 2
 	laptop.client = interceptor.NewClient(w, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 			err := c.Apply(ctx, o, options...)
@@ -63,4 +63,3 @@ func TestARunThatLostItsTurnWritesNothing(t *testing.T) {
 		t.Errorf("OpenKruise runs again, and %d objects are not its own", len(different))
 	}
 }
-

@@ -7,8 +7,9 @@
 //   - A manager starts only after all pods of the other one are gone and its lock is free.
 //   - Every step looks at the state of the cluster and can be repeated. After an interruption, the user runs
 //     the command again.
-//   - Pods and objects of users are never written. The one exception is the way back to definitions that lack
-//     a version in which objects are stored: then objects are stored again, unchanged.
+//   - Pods and objects of users are never written, with two exceptions on the way back. If definitions lack a version in
+//     which objects are stored, these are stored again, unchanged. Runs of AdvancedCronJobs lose a finalizer that only
+//     Afloat's manager takes off.
 package takeover
 
 import (
@@ -87,9 +88,9 @@ type takeover struct {
 	client client.Client
 	ask    asking
 	// holder names this run in the Lease that allows only one run to write at a time. turnFor is the duration
-	// of that Lease.
-	holder              string
-	turnFor, renewEvery time.Duration
+	// of that Lease, and a write renews it first if that was not done for turnFresh.
+	holder                         string
+	turnFor, turnFresh, renewEvery time.Duration
 	// cluster names the cluster in the name of the backup folder.
 	cluster string
 	// rehearse returns what the manager of the project would do with a workload.
@@ -114,7 +115,7 @@ type takeover struct {
 // New returns the takeover command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	t := &takeover{IOStreams: streams, now: time.Now, poll: 250 * time.Millisecond, settle: 10 * time.Second,
-		turnFor: 20 * time.Second, renewEvery: 5 * time.Second}
+		turnFor: 20 * time.Second, turnFresh: 10 * time.Second, renewEvery: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:                   "takeover --image MANAGER --daemon-image DAEMON [--backup DIR] [--dry-run] | --back --backup DIR",
 		DisableFlagsInUseLine: true,

@@ -88,7 +88,7 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	lease := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": t.choice.Namespace, "name": turnName},
 		"spec": map[string]any{"holderIdentity": t.holder,
-			"leaseDurationSeconds": int64(t.holdsFor().Seconds()), "acquireTime": now,
+			"leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
 			"renewTime": now}}}
 	lease.SetGroupVersionKind(installation.Leases)
 	if live != nil {
@@ -97,9 +97,6 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	}
 	return lease
 }
-
-// holdsFor is the duration of the Lease, in whole seconds.
-func (t *takeover) holdsFor() time.Duration { return max(t.turnFor.Truncate(time.Second), time.Second) }
 
 // giveTurn releases the Lease, even after Ctrl-C.
 func (t *takeover) giveTurn(ctx context.Context) {
