@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,27 +35,38 @@ func load(file string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// origin begins the first line of a file. The UID of the namespace follows, which no other cluster has.
-const origin = "# UID of the namespace: "
-
-// savedIn returns the UID of the namespace that a saved manifest is from, or nothing if the file does not
-// contain it.
-func savedIn(file string) (types.UID, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("reading the manifest in %s: %w", file, err)
-	}
-	line, _, _ := strings.Cut(string(raw), "\n")
-	uid, ok := strings.CutPrefix(line, origin)
-	if !ok {
-		return "", nil
-	}
-	return types.UID(strings.TrimSpace(uid)), nil
+// provenance is what a file says of a manifest in the comments at its top.
+type provenance struct {
+	// namespace is the UID of the namespace, which no other cluster has.
+	namespace types.UID
+	// revisions are the names by which pods refer to the revision of the manifest.
+	revisions []string
 }
 
-// save writes the manifest of an object and the UID of its namespace to a file, and syncs the file. It never
-// overwrites the manifest of another object.
-func save(file string, object *unstructured.Unstructured, namespace types.UID) error {
+// origin and ofPods begin the lines of a file that have the provenance of its manifest.
+const origin, ofPods = "# UID of the namespace: ", "# Revision of the pods: "
+
+// savedIn returns what a file says of its manifest. What it does not say is empty.
+func savedIn(file string) (p provenance, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return p, fmt.Errorf("reading the manifest in %s: %w", file, err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if uid, ok := strings.CutPrefix(line, origin); ok {
+			p.namespace = types.UID(strings.TrimSpace(uid))
+		} else if names, ok := strings.CutPrefix(line, ofPods); ok {
+			p.revisions = strings.Fields(names)
+		} else if !strings.HasPrefix(line, "#") {
+			break
+		}
+	}
+	return p, nil
+}
+
+// save writes the manifest of an object and its provenance to a file, and syncs the file. It never overwrites the manifest
+// of another object.
+func save(file string, object *unstructured.Unstructured, from provenance) error {
 	old, err := load(file)
 	if err != nil {
 		return err
@@ -75,9 +87,11 @@ func save(file string, object *unstructured.Unstructured, namespace types.UID) e
 	if err != nil {
 		return err
 	}
-	if namespace != "" {
-		raw = append([]byte(origin+string(namespace)+"\n"), raw...)
+	head := ofPods + strings.Join(slices.Compact(slices.Clone(from.revisions)), " ") + "\n"
+	if from.namespace != "" {
+		head = origin + string(from.namespace) + "\n" + head
 	}
+	raw = append([]byte(head), raw...)
 
 	written, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {

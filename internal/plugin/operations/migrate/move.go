@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,8 @@ type record struct {
 	// Source and Replicas describe the move; only the target has them.
 	Source   string `json:"source,omitempty"`
 	Replicas int64  `json:"replicas,omitempty"`
+	// Target is the name of the target; only the source has it.
+	Target string `json:"target,omitempty"`
 	// Moved is how many replicas this workload has gained or given up.
 	Moved int64 `json:"moved"`
 }
@@ -56,7 +59,7 @@ func next(all, got, given, surge int64, source, target *side) step {
 
 // move moves replicas from the source to the target.
 func (c *command) move(ctx context.Context, source, target *side) error {
-	m := &mover{command: c, source: source, target: target}
+	m := &mover{command: c, source: source, target: target, over: map[*side]string{}}
 	if err := m.begin(ctx); err != nil {
 		return because(ctx, err)
 	}
@@ -89,7 +92,9 @@ type mover struct {
 	source, target  *side
 	id              string
 	all, got, given int64
-	said            string
+	// over are the IDs of moves that have ended, and of which a workload has a record yet.
+	over map[*side]string
+	said string
 }
 
 func (m *mover) state() string {
@@ -130,11 +135,6 @@ func (m *mover) begin(ctx context.Context) error {
 		return err
 	}
 
-	unfinished := func(r record, to *side) error {
-		return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s",
-			r.Replicas, r.Source, to, recordKey)
-	}
-
 	if of.Source != "" {
 		return unfinished(of, m.source)
 	}
@@ -144,7 +144,16 @@ func (m *mover) begin(ctx context.Context) error {
 		return fmt.Errorf("%s is paused and never had pods: it gets none before it is resumed", m.target)
 	}
 
-	// A record without Source is left over from another move that was interrupted at its very end.
+	if of.ID != at.ID {
+		if err := m.leftOver(ctx, m.source, m.target, of); err != nil {
+			return err
+		}
+	}
+	if at.Source == "" {
+		if err := m.leftOver(ctx, m.target, m.source, at); err != nil {
+			return err
+		}
+	}
 	if at.Source != "" {
 		if at.Source != m.source.String() || m.replicas >= 0 && at.Replicas != m.replicas {
 			return unfinished(at, m.target)
@@ -168,6 +177,29 @@ func (m *mover) begin(ctx context.Context) error {
 	return nil
 }
 
+func unfinished(r record, to *side) error {
+	return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s",
+		r.Replicas, r.Source, to, recordKey)
+}
+
+// leftOver notes that the record of a workload is left over from a move in which it was the source, and which was
+// interrupted at its very end. It returns an error if its target has a record of that move: the move is not finished.
+func (m *mover) leftOver(ctx context.Context, at, other *side, r record) error {
+	if target := *other; r.Target != "" {
+		target.name = r.Target
+		if err := target.read(ctx); err != nil {
+			return err
+		}
+		if target.object != nil {
+			if known, err := readRecord(target.object); err != nil || known.ID == r.ID {
+				return errors.Join(err, unfinished(known, &target))
+			}
+		}
+	}
+	m.over[at] = r.ID
+	return nil
+}
+
 // advance takes the next step, or waits until one may be possible.
 func (m *mover) advance(ctx context.Context) error {
 	s := next(m.all, m.got, m.given, m.surge, m.source, m.target)
@@ -180,7 +212,7 @@ func (m *mover) advance(ctx context.Context) error {
 		m.got += s.raise
 	case s.lower > 0:
 		if err := m.scale(ctx, m.source, -s.lower, m.given,
-			record{ID: m.id, Moved: m.given + s.lower}); err != nil {
+			record{ID: m.id, Target: m.target.name, Moved: m.given + s.lower}); err != nil {
 			return err
 		}
 		m.given += s.lower
@@ -205,7 +237,7 @@ func (m *mover) scale(ctx context.Context, s *side, by, before int64, r record) 
 			return err
 		}
 		if known.ID == m.id && known.Moved != before ||
-			known.ID != m.id && (before > 0 || known.Source != "") {
+			known.ID != m.id && (before > 0 || known.ID != "" && known.ID != m.over[s]) {
 			return fmt.Errorf("somebody else goes on with this move")
 		}
 

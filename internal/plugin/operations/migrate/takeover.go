@@ -25,6 +25,8 @@ type takeover struct {
 	file           string
 	// old is the UID of the source, even after the source is gone.
 	old types.UID
+	// revisions are the names by which pods refer to the present revision of the source.
+	revisions []string
 }
 
 func (c *command) takeOver(ctx context.Context, usage func(string, ...any) error, kind string) error {
@@ -152,10 +154,10 @@ func (t *takeover) same(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case saved != "" && now != "" && saved != now:
+	case saved.namespace != "" && now != "" && saved.namespace != now:
 		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done",
-			t.file, t.namespace, saved, now)
-	case (saved == "" || now == "") && t.source.object == nil && t.target.object == nil:
+			t.file, t.namespace, saved.namespace, now)
+	case (saved.namespace == "" || now == "") && t.source.object == nil && t.target.object == nil:
 		return fmt.Errorf("nobody knows whether %s is of this cluster: it takes the right to read namespace %s, now and when the migration began; "+
 			"if it is, kubectl create -f %[1]s makes %[3]s anew with its pods, and the command begins again once the file is moved away; nothing was done",
 			t.file, t.namespace, t.source)
@@ -200,7 +202,7 @@ func (t *takeover) prepare(ctx context.Context) error {
 
 	namespace, err := t.namespaceUID(ctx)
 	if err == nil {
-		err = save(t.file, t.source.object, namespace)
+		err = save(t.file, t.source.object, provenance{namespace, t.revisions})
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
@@ -263,6 +265,9 @@ func (t *takeover) gone(ctx context.Context) error {
 // finish creates the target unless it exists, and waits until it has adopted all pods.
 func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured) error {
 	if t.target.object == nil {
+		if err := t.fits(ctx, saved); err != nil {
+			return err
+		}
 		t.source.object = saved
 		object, _, err := converted(t.source, t.target)
 		if err != nil {
@@ -308,6 +313,63 @@ func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured)
 	return nil
 }
 
+// fits returns an error if the source was changed after its manifest was saved, and somebody else deleted it without its
+// pods then: the target would replace them by pods of the older template, or remove those that are too many for it.
+func (t *takeover) fits(ctx context.Context, saved *unstructured.Unstructured) error {
+	from, err := savedIn(t.file)
+	if err != nil {
+		return err
+	}
+	left, err := t.orphans(ctx, saved)
+	if err != nil {
+		return err
+	}
+	const advice = "it was changed after its manifest was kept; nothing was created: another file may have the newer manifest (--backup)"
+	for _, pod := range left {
+		if hash := pod.Labels["controller-revision-hash"]; len(from.revisions) > 0 && !slices.Contains(from.revisions, hash) {
+			return fmt.Errorf("pod %s of %s is of revision %s, and the manifest of revision %s: %s", pod.Name, t.source, hash,
+				from.revisions[0], advice)
+		}
+	}
+	if n := number(saved, 1, "spec", "replicas"); saved.GetKind() == "StatefulSet" && int64(len(left)) > n {
+		return fmt.Errorf("%s left %d pods, and its manifest wants %d: %s", t.source, len(left), n, advice)
+	}
+	return nil
+}
+
+// orphans returns the active pods that a workload has left behind, or is leaving behind.
+func (t *takeover) orphans(ctx context.Context, workload *unstructured.Unstructured) ([]*corev1.Pod, error) {
+	all, err := t.pods(ctx, workload)
+	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pods.Active(pod) || !t.left(pod) }), err
+}
+
+// left reports whether the source has left a pod behind, or is leaving it behind.
+func (t *takeover) left(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	return (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-")
+}
+
+// pods returns the pods that a workload selects.
+func (t *takeover) pods(ctx context.Context, workload *unstructured.Unstructured) ([]*corev1.Pod, error) {
+	selector, err := pods.Selector(workload)
+	if err != nil {
+		return nil, err
+	}
+	client, err := t.KubernetesClientSet()
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of %s: %w", t.target, err)
+	}
+	all := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
 // wanted returns how many pods a workload wants.
 func wanted(s *side) int64 {
 	if s.mapping.GroupVersionKind.Kind == "DaemonSet" {
@@ -327,30 +389,16 @@ func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
 		return 0, 0, err
 	}
 
-	selector, err := pods.Selector(t.target.object)
+	all, err := t.pods(ctx, t.target.object)
 	if err != nil {
 		return 0, 0, err
 	}
-
-	client, err := t.KubernetesClientSet()
-	if err != nil {
-		return 0, 0, err
-	}
-
-	all, err := client.CoreV1().Pods(t.namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return 0, 0, fmt.Errorf("listing pods of %s: %w", t.target, err)
-	}
-
-	for i := range all.Items {
-		pod := &all.Items[i]
-		controller := metav1.GetControllerOf(pod)
+	for _, pod := range all {
 		switch {
 		case !pods.Active(pod):
-		case controller != nil && controller.UID == t.target.object.GetUID():
+		case metav1.IsControlledBy(pod, t.target.object):
 			own++
-		case (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-"):
+		case t.left(pod):
 			orphans++
 		}
 	}
@@ -395,7 +443,7 @@ func (t *takeover) odd(ctx context.Context) error {
 		return fmt.Errorf("%s wants %d pods and has %d", t.source, n, len(own))
 	}
 
-	hashes, err := t.present(ctx, object.GetUID())
+	t.revisions, err = t.present(ctx, object.GetUID())
 	if err != nil {
 		return err
 	}
@@ -405,9 +453,9 @@ func (t *takeover) odd(ctx context.Context) error {
 		switch {
 		case !pods.Active(&own[i]):
 			return fmt.Errorf("pod %s is at its end or being deleted", own[i].Name)
-		case !slices.Contains(hashes, hash):
+		case !slices.Contains(t.revisions, hash):
 			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s",
-				own[i].Name, hash, hashes[0])
+				own[i].Name, hash, t.revisions[0])
 		case !ready(&own[i]):
 			return fmt.Errorf("pod %s is not ready", own[i].Name)
 		}
