@@ -34,6 +34,8 @@ type application struct {
 	*session
 	plan  *uniteddeployment.Plan
 	lives func() error
+	// vacant reads once why no child may be created, by subset.
+	vacant func() (map[string]error, error)
 
 	mu                         sync.Mutex
 	created, adopted, deleted  int
@@ -45,6 +47,7 @@ type application struct {
 func apply(ctx context.Context, s *session, plan *uniteddeployment.Plan) (time.Duration, error) {
 	a := &application{session: s, plan: plan}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
+	a.vacant = sync.OnceValues(func() (map[string]error, error) { return a.vacancies(ctx) })
 
 	if plan.Fault == nil {
 		if err := a.first(ctx); err != nil {
@@ -315,6 +318,13 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 // lost, or somebody else uses the name, by accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
+	taken, err := a.vacant()
+	if err != nil {
+		return err
+	}
+	if err := taken[v.Subset.Name]; err != nil {
+		return err
+	}
 	document, err := a.plan.Template.Build(a.Object, v.Subset, v.Wanted)
 	if err != nil {
 		return err
