@@ -38,6 +38,9 @@ func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, e
 		}
 		snapshot.Children = append(snapshot.Children, children...)
 	}
+	if err := missing(ctx, s, snapshot.Children); err != nil {
+		return reconcile.Outcome{}, err
+	}
 
 	plan := advancedcronjob.Make(snapshot)
 	done := reconcile.Outcome{After: plan.After, Planning: r.Now().Sub(begin),
@@ -106,6 +109,37 @@ func laid[T any, P object[T]](
 		children[i] = advancedcronjob.ChildOf(objects[i])
 	}
 	return children
+}
+
+// mostMissing is how many children are looked for in a pass. Where it matters whether there is one, there is one, or few.
+const mostMissing = 10
+
+// missing looks in the API server for children that the status lists and the caches do not show, where a run may not begin
+// beside them: a replica that begins to lead may have read an API server that lags. The next plan knows what is found.
+func missing(ctx context.Context, s *session, children []advancedcronjob.Child) error {
+	if s.Object.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyAllow {
+		return nil
+	}
+	known := map[types.UID]bool{}
+	for _, child := range children {
+		known[child.Object.GetUID()] = true
+	}
+	listed := s.Object.Status.Active
+	for _, ref := range listed[max(len(listed)-mostMissing, 0):] {
+		kind := advancedcronjob.Kind(ref.Kind)
+		if known[ref.UID] || !slices.Contains(advancedcronjob.Kinds, kind) {
+			continue
+		}
+		child := empty(kind)
+		switch err := s.Read(ctx, types.NamespacedName{Namespace: s.Name.Namespace, Name: ref.Name}, child); {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		case err != nil:
+			return fmt.Errorf("looking for %s %s, which the status lists: %w", kind, ref.Name, err)
+		case advancedcronjob.OwnerOf(child) == s.Object.UID:
+			return reconcile.ErrStalePlan
+		}
+	}
+	return nil
 }
 
 // releaseOrphans releases children of AdvancedCronJobs that are gone, because nobody else would.
@@ -300,6 +334,15 @@ func (r *Reconciler) create(
 	document, err := advancedcronjob.NewChild(s.Object, plan.Kind, plan.Run)
 	if err != nil {
 		return nil, err
+	}
+
+	// Another manager may lead by now: it may have begun the run, which may be over, with its child gone.
+	now := &appsv1beta1.AdvancedCronJob{}
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.Object), now); err != nil {
+		return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading %s, before a run begins: %w", s.Object.Name, err))
+	}
+	if last := now.Status.LastScheduleTime; now.UID != s.Object.UID || last != nil && !last.Time.Before(plan.Run.Time) {
+		return nil, reconcile.ErrStalePlan
 	}
 
 	child := empty(plan.Kind)
