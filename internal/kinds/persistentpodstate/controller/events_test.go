@@ -230,7 +230,7 @@ func TestEventsOfPersistentPodStates(t *testing.T) {
 			reasons[reason[1]] = true
 		}
 	}
-	for _, kind := range []string{"PersistentPodState", "Pod", "Node"} {
+	for _, kind := range []string{"PersistentPodState", "Pod", "PodList", "Node"} {
 		delete(reasons, kind)
 	}
 	if known := slices.Sorted(maps.Keys(reasons)); !slices.Equal(known, []string{"NodeTopologyKeyMissing", "PersistentPodStateConflict", "PersistentPodStateInvalid", "PodStateCleaned", "PodStatesFull"}) {

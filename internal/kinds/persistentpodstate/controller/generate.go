@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,6 +85,13 @@ func (g *Generator) generate(
 		return reconcile.RetryAfter, nil
 	}
 
+	if plan.Empty {
+		if err = g.undecided(ctx, namespace, workload, asked.Object); reconcile.IsStalePlan(err) {
+			return reconcile.RetrySoon, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err):
@@ -161,16 +169,41 @@ func (g *Generator) kept(
 		return false, fmt.Errorf("finding pods without a controller: %w", err)
 	}
 
-	for _, pods := range [][]*corev1.Pod{own, orphans} {
-		for _, pod := range pods {
-			if _, entry := state.Status.PodStates[pod.Name]; entry && readiness.Active(pod) &&
-				pod.CreationTimestamp.Time.Before(workload.Created) {
-				return true, nil
+	// Only what the workload has made itself may be younger. Times of API servers are compared only where they must be.
+	own = slices.DeleteFunc(slices.Clone(own), func(pod *corev1.Pod) bool { return !pod.CreationTimestamp.Time.Before(workload.Created) })
+	return slices.ContainsFunc(slices.Concat(own, orphans), func(pod *corev1.Pod) bool {
+		_, entry := state.Status.PodStates[pod.Name]
+		return entry && readiness.Active(pod)
+	}), nil
+}
+
+// podsAtOnce is the page size of a list of pods.
+const podsAtOnce = 500
+
+// undecided makes sure that no pod of an earlier workload may still belong to this one, before its place is forgotten. It returns
+// [reconcile.ErrStalePlan] if the API server has one that the caches do not show yet as a pod without a controller, or that the
+// garbage collector has neither released nor deleted.
+func (g *Generator) undecided(
+	ctx context.Context, namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState,
+) error {
+	active := client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}}
+	list := &metav1.PartialObjectMetadataList{}
+	for more := true; more; more = list.Continue != "" {
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := g.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(podsAtOnce), client.Continue(list.Continue),
+			&active); err != nil {
+			return fmt.Errorf("looking for pods that an earlier %s %s left: %w", workload.Kind, workload.Name, err)
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			controller := metav1.GetControllerOfNoCopy(pod)
+			if _, entry := state.Status.PodStates[pod.Name]; entry && pod.DeletionTimestamp == nil && (controller == nil ||
+				controller.UID != workload.UID && controller.Kind == workload.Kind && controller.Name == workload.Name) {
+				return reconcile.ErrStalePlan
 			}
 		}
 	}
-
-	return false, nil
+	return nil
 }
 
 // write carries out the plan.
