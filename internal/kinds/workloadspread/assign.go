@@ -78,16 +78,21 @@ func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *c
 		return true
 	}
 
-	terms := []corev1.NodeSelectorTerm{*add}
-	if own := requiredTerms(pod); len(own) > 0 {
-		terms = make([]corev1.NodeSelectorTerm, len(own))
-		for i := range own {
-			terms[i].MatchExpressions = slices.Concat(own[i].MatchExpressions, add.MatchExpressions)
-			terms[i].MatchFields = slices.Concat(own[i].MatchFields, add.MatchFields)
-		}
+	matches := func(terms ...corev1.NodeSelectorTerm) bool {
+		matches, err := corev1helpers.MatchNodeSelectorTerms(node,
+			&corev1.NodeSelector{NodeSelectorTerms: terms})
+		return err == nil && matches
 	}
-	matches, err := corev1helpers.MatchNodeSelectorTerms(node, &corev1.NodeSelector{NodeSelectorTerms: terms})
-	return err == nil && matches
+	if !matches(*add) {
+		return false
+	}
+
+	// The extended terms are not made, since there may be many. An own term without requirements, which would
+	// match no node, matches if it is extended.
+	own := requiredTerms(pod)
+	return len(own) == 0 || matches(own...) || slices.ContainsFunc(own, func(term corev1.NodeSelectorTerm) bool {
+		return len(term.MatchExpressions)+len(term.MatchFields) == 0
+	})
 }
 
 func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
