@@ -25,6 +25,10 @@ import (
 // UnschedulableWindow is the default of how long a subset is passed over (WS-174, WS-199).
 const UnschedulableWindow = 300 * time.Second
 
+// mostSubsets limits the number of subsets, since the status has each of them for each version of the pods, and
+// each is tried on every pod that is in none.
+const mostSubsets = 200
+
 // Environment is what a WorkloadSpread is validated against.
 type Environment struct {
 	// Others are the WorkloadSpreads of the namespace. The validated one may be among them.
@@ -47,6 +51,14 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
 				"selector: "+err.Error()))
 		}
+	}
+
+	stored := 0
+	if old != nil {
+		stored = len(old.Spec.Subsets)
+	}
+	if n := len(spread.Spec.Subsets); n > max(mostSubsets, stored) {
+		return append(errs, field.TooMany(spec.Child("subsets"), n, mostSubsets))
 	}
 
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),

@@ -455,6 +455,7 @@ func announce(s *session, result *Result) {
 
 	say(s, workloadspread.ReasonReplicasUnknown, "")
 	say(s, workloadspread.ReasonQuotaUnknown, "")
+	say(s, workloadspread.ReasonStatusTooLarge, "")
 }
 
 // say records a warning unless the last one for that reason and generation was the same. An empty message
