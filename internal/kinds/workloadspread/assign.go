@@ -213,8 +213,8 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	return chosen, chosen >= 0
 }
 
-// adoptedMetadata returns the metadata that adoption writes to a pod: the annotation, and the metadata of the
-// subset's patch unless the WorkloadSpread leaves existing pods as they are.
+// adoptedMetadata returns the metadata that adoption writes to a pod: the annotation, and labels, annotations and
+// finalizers of the subset's patch unless the WorkloadSpread leaves existing pods as they are.
 func adoptedMetadata(
 	spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset,
 ) (map[string]any, error) {
@@ -229,8 +229,10 @@ func adoptedMetadata(
 		if err := decoder.Decode(&patch); err != nil {
 			return nil, fmt.Errorf("reading the patch of subset %q: %w", subset.Name, err)
 		}
-		if patch.Metadata != nil {
-			metadata = patch.Metadata
+		for _, key := range []string{"labels", "annotations", "finalizers"} { // nothing else can be changed
+			if value, ok := patch.Metadata[key]; ok {
+				metadata[key] = value
+			}
 		}
 	}
 	annotate(metadata, pub.MatchedWorkloadSpread,
