@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,14 @@ const UnschedulableWindow = 300 * time.Second
 // mostSubsets limits the number of subsets, since the status has each of them for each version of the pods, and
 // each is tried on every pod that is in none.
 const mostSubsets = 200
+
+// mostName limits the length of the names of subsets, which become labels of metrics.
+const mostName = 63
+
+// SubsetLabel returns the label of a subset in metrics: its name, cut if an earlier release admitted a longer one.
+func SubsetLabel(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), mostName)], "")
+}
 
 // Environment is what a WorkloadSpread is validated against.
 type Environment struct {
@@ -157,6 +166,8 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 			errs = append(errs, field.Invalid(at.Child("name"), name, "a subset must have a name"))
 		case names.Has(name):
 			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
+		case len(name) > mostName:
+			errs = append(errs, field.TooLong(at.Child("name"), "", mostName))
 		}
 		names.Insert(subsets[i].Name)
 

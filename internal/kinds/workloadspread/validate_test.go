@@ -80,6 +80,8 @@ func TestValidate(t *testing.T) {
 		"WS-034 no name and one twice": {`subsets: [{name: a}, {name: ""}, {name: a}]`, []string{"spec.subsets[1].name",
 			"spec.subsets[2].name"}, "", nil},
 		"WS-034 any name":                     {spec: `subsets: [{name: "Zone A/1"}]`},
+		"WS-034 the longest name":             {spec: `subsets: [{name: ` + strings.Repeat("a", 63) + `}]`},
+		"WS-034 a longer name":                {`subsets: [{name: ` + strings.Repeat("a", 64) + `}]`, []string{"spec.subsets[0].name"}, "63 bytes", nil},
 		"WS-036 numbers and percentages":      {`subsets: [{name: a, maxReplicas: 5}, {name: b, maxReplicas: "50%"}, {name: c, maxReplicas: "50%"}, {name: d}]`, []string{"spec.subsets[1].maxReplicas"}, "all percentages", nil},
 		"WS-036 percentages of a StatefulSet": {`{targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}, subsets: [{name: a, maxReplicas: "50%"}, {name: b}]}`, []string{"spec.subsets[0].maxReplicas"}, "StatefulSet", nil},
 		"WS-037 negative": {`subsets: [{name: a, maxReplicas: -1}, {name: b}]`,
