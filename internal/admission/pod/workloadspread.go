@@ -59,7 +59,8 @@ type SpreadOptions struct {
 // Spreads puts pods into the subsets of WorkloadSpreads (WS-003).
 type Spreads struct {
 	SpreadOptions
-	pods *prometheus.CounterVec
+	pods    *prometheus.CounterVec
+	filters reconcile.Selectors
 
 	mu   sync.Mutex
 	left map[types.UID]*left
@@ -259,7 +260,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
 	// The annotation may refer to an earlier WorkloadSpread of the same name.
-	if !workloadspreadcontroller.Claims(spread, pod) {
+	if !workloadspreadcontroller.Claims(&s.filters, spread, pod) {
 		return nil
 	}
 

@@ -94,6 +94,9 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 
 	errs := metavalidation.ValidateLabelSelector(selector,
 		metavalidation.LabelSelectorValidationOptions{}, path)
+	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
+		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
+	}
 	matcher, err := metav1.LabelSelectorAsSelector(selector)
 	switch {
 	case err != nil && len(errs) == 0:

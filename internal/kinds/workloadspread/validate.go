@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/subset"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
@@ -59,6 +60,9 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
 				"selector: "+err.Error()))
+		}
+		if n := fieldcheck.SelectorTerms(filter.Selector); n > fieldcheck.MostSelectorTerms {
+			errs = append(errs, field.TooMany(spec.Child("targetFilter", "selector"), n, fieldcheck.MostSelectorTerms))
 		}
 	}
 

@@ -116,6 +116,8 @@ func TestValidate(t *testing.T) {
 			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0", nil},
 		"WS-199 a longer window": {spec: adaptive("297", `{name: a}, {name: b}, {name: c}`),
 			change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.Window = 600 * time.Second }},
+		"WS-042 a long selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: NotIn, values: [v` + strings.Repeat(",v", 199) +
+			`]}]}}, ` + two + `}`, []string{"spec.targetFilter.selector"}, "at most 200", nil},
 		"WS-042 a selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: Near}]}}, ` + two +
 			`}`, []string{"spec.targetFilter"}, "Near", nil},
 		"WS-043 spread already, by another version": {`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: taken}, targetFilter: {selector: {matchLabels: {a: b}}}, ` + two + `}`, []string{"spec.targetRef"}, "WorkloadSpread other", nil},

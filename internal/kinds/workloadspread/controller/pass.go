@@ -54,6 +54,8 @@ type Pass struct {
 	Versioned workloadspread.Versioned
 	// Window is how long a subset is passed over after pods could not be scheduled in it (WS-199).
 	Window time.Duration
+
+	filters reconcile.Selectors
 }
 
 type (
