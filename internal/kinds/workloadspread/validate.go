@@ -56,6 +56,7 @@ type Environment struct {
 func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
+	errs = append(errs, validatePaths(spread.Spec.TargetFilter, spec.Child("targetFilter", "replicasPathList"))...)
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
@@ -76,6 +77,27 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
+}
+
+// mostPaths and mostPath limit the number of paths to replicas and the length of each, since they are followed for
+// each new pod, and stand in errors.
+const mostPaths, mostPath = 100, 500
+
+func validatePaths(filter *appsv1beta1.TargetFilter, path *field.Path) field.ErrorList {
+	if filter == nil {
+		return nil
+	}
+	if n := len(filter.ReplicasPathList); n > mostPaths {
+		return field.ErrorList{field.TooMany(path, n, mostPaths)}
+	}
+
+	var errs field.ErrorList
+	for i, text := range filter.ReplicasPathList {
+		if len(text) > mostPath {
+			errs = append(errs, field.TooLong(path.Index(i), "", mostPath))
+		}
+	}
+	return errs
 }
 
 func validateTarget(

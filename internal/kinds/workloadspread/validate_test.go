@@ -118,6 +118,10 @@ func TestValidate(t *testing.T) {
 			change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.Window = 600 * time.Second }},
 		"WS-042 a long selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: NotIn, values: [v` + strings.Repeat(",v", 199) +
 			`]}]}}, ` + two + `}`, []string{"spec.targetFilter.selector"}, "at most 200", nil},
+		"WS-015 a long path": {`{targetFilter: {replicasPathList: [a, ` + strings.Repeat("x", 501) + `]}, ` + two + `}`,
+			[]string{"spec.targetFilter.replicasPathList[1]"}, "500 bytes", nil},
+		"WS-015 many paths": {`{targetFilter: {replicasPathList: [a` + strings.Repeat(",a", 100) + `]}, ` + two + `}`,
+			[]string{"spec.targetFilter.replicasPathList"}, "at most 100", nil},
 		"WS-042 a selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: Near}]}}, ` + two +
 			`}`, []string{"spec.targetFilter"}, "Near", nil},
 		"WS-043 spread already, by another version": {`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: taken}, targetFilter: {selector: {matchLabels: {a: b}}}, ` + two + `}`, []string{"spec.targetRef"}, "WorkloadSpread other", nil},
