@@ -63,14 +63,15 @@ func TestSelectorsAreParsedOnce(t *testing.T) {
 	if _, err := s.Of(object, "f", selector); err != nil {
 		t.Fatal(err)
 	}
+	const looks = 1000
 	spent := cputime.Start(t)
-	for range 100 {
-		if got, err := s.Of(object, "f", selector); err != nil || !got.Matches(labels.Set{"a": "w"}) {
+	for range looks {
+		if got, err := s.Of(object, "f", selector); err != nil || !got.Matches(labels.Set{}) {
 			t.Fatalf("got %v and error %v, want a selector that matches", got, err)
 		}
 	}
-	if took := spent(); took > 100*time.Millisecond {
-		t.Errorf("100 looks at a selector take %s, want next to nothing", took)
+	if took := spent(); took > time.Second {
+		t.Errorf("%d looks at a selector take %s, want 1s at most", looks, took)
 	}
 }
 
