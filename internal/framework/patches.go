@@ -17,7 +17,11 @@ type SubsetPatch struct {
 	Raw []byte
 }
 
-// ValidatePatches has the API server validate the template of a workload with each patch applied.
+// mostJudged is the maximum number of different patches of one object that the API server is asked about.
+const mostJudged = 1000
+
+// ValidatePatches has the API server validate the template of a workload with each patch applied. Of too many
+// different patches it warns.
 func ValidatePatches(
 	ctx context.Context, judge TemplateValidator, namespace string, workload Document, patches []SubsetPatch,
 ) (causes []metav1.StatusCause, warnings []string) {
@@ -29,6 +33,10 @@ func ValidatePatches(
 		}
 		found, before := judged[string(patch.Raw)]
 		if !before {
+			if len(judged) == mostJudged {
+				return causes, append(warnings, fmt.Sprintf(
+					"%s and all after it are not validated: there are more than %d different patches", patch.At, mostJudged))
+			}
 			template, err := workloadspread.Patched(workload, patch.Raw)
 			if err != nil {
 				causes = append(causes, metav1.StatusCause{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"time"
@@ -319,17 +320,19 @@ func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into clien
 }
 
 // MergePatch returns a JSON merge patch of an object, guarded by its UID and resourceVersion; metadata and
-// rest may be nil.
+// rest may be nil. What they say of the guards, or rest of metadata, does not count.
 func MergePatch(object metav1.Object, metadata, rest map[string]any) ([]byte, error) {
-	guarded := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
-	for key, value := range metadata {
-		guarded[key] = value
+	guarded := maps.Clone(metadata)
+	if guarded == nil {
+		guarded = map[string]any{}
 	}
+	guarded["uid"], guarded["resourceVersion"] = object.GetUID(), object.GetResourceVersion()
 
-	document := map[string]any{"metadata": guarded}
-	for key, value := range rest {
-		document[key] = value
+	document := maps.Clone(rest)
+	if document == nil {
+		document = map[string]any{}
 	}
+	document["metadata"] = guarded
 
 	body, err := json.Marshal(document)
 	if err != nil {

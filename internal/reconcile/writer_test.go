@@ -236,6 +236,18 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
+// The guards are those of the object, whatever a user's patch says of them.
+func TestAPatchDoesNotReplaceTheGuards(t *testing.T) {
+	metadata := map[string]any{"uid": "another", "resourceVersion": nil}
+	body, err := MergePatch(podOf("u", "9"), metadata, map[string]any{"metadata": map[string]any{"uid": "third"}})
+	if want := `{"metadata":{"resourceVersion":"9","uid":"u"}}`; err != nil || string(body) != want {
+		t.Errorf("got %s and error %v, want %s", body, err, want)
+	}
+	if metadata["uid"] != "another" {
+		t.Errorf("the metadata of the caller: got %v, want that it stays", metadata)
+	}
+}
+
 // follows is a cache that shows the pod's next version when it is read for the third time.
 type follows struct{ shows }
 

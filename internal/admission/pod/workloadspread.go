@@ -13,6 +13,7 @@ import (
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -58,10 +59,13 @@ type SpreadOptions struct {
 // Spreads puts pods into the subsets of WorkloadSpreads (WS-003).
 type Spreads struct {
 	SpreadOptions
-	pods *prometheus.CounterVec
+	pods    *prometheus.CounterVec
+	filters reconcile.Selectors
 
 	mu   sync.Mutex
 	left map[types.UID]*left
+	// counted are the labels of subsets that have series.
+	counted map[types.NamespacedName]sets.Set[string]
 }
 
 // left counts the pods that got no subset since the last event.
@@ -79,6 +83,7 @@ func NewSpreads(options SpreadOptions) *Spreads {
 	return &Spreads{
 		SpreadOptions: options,
 		left:          map[types.UID]*left{},
+		counted:       map[types.NamespacedName]sets.Set[string]{},
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "afloat_workloadspread_pods_total",
 			Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place.",
@@ -95,6 +100,7 @@ func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.left, spread.UID)
+	delete(s.counted, types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name})
 }
 
 // Step returns the step. It comes before SidecarSets, whose selectors see the labels that a subset adds.
@@ -170,9 +176,28 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, subset string) {
 	request.AtEnd(func(admitted bool) {
 		if admitted {
-			s.pods.WithLabelValues(spread.Namespace, spread.Name, subset).Inc()
+			s.series(spread, workloadspread.SubsetLabel(subset)).Inc()
 		}
 	})
+}
+
+// series returns the counter of a subset, given by its label. If there is none yet, those of subsets that are gone
+// are dropped.
+func (s *Spreads) series(spread *appsv1beta1.WorkloadSpread, subset string) prometheus.Counter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name}
+	if counted := s.counted[key]; !counted.Has(subset) {
+		kept := sets.New("", subset)
+		for i := range spread.Spec.Subsets {
+			kept.Insert(workloadspread.SubsetLabel(spread.Spec.Subsets[i].Name))
+		}
+		for gone := range counted.Difference(kept) {
+			s.pods.DeleteLabelValues(key.Namespace, key.Name, gone)
+		}
+		s.counted[key] = counted.Intersection(kept).Insert(subset)
+	}
+	return s.pods.WithLabelValues(key.Namespace, key.Name, subset)
 }
 
 // releaseTime is the maximum time that the rejection of a pod waits for the release of its booking.
@@ -235,7 +260,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
 	// The annotation may refer to an earlier WorkloadSpread of the same name.
-	if !workloadspreadcontroller.Claims(spread, pod) {
+	if !workloadspreadcontroller.Claims(&s.filters, spread, pod) {
 		return nil
 	}
 

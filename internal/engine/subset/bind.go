@@ -10,11 +10,43 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
+// mostRequired is the maximum size in bytes of what Require adds to all terms of a pod together. More would not
+// fit into an object.
+const mostRequired = 1 << 20
+
+// Requirable returns an error if Require would add more to a pod spec than an object may have: each of the
+// spec's terms, which are alternatives, gets all requirements. It changes nothing.
+func Requirable(spec map[string]any, required *corev1.NodeSelectorTerm) error {
+	inner := spec
+	for _, key := range []string{"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"} {
+		inner, _ = inner[key].(map[string]any)
+	}
+	terms, _ := inner["nodeSelectorTerms"].([]any)
+	if len(terms) == 0 || required == nil {
+		return nil
+	}
+
+	text, err := json.Marshal(required)
+	if err != nil {
+		return fmt.Errorf("encoding a node selector term: %w", err)
+	}
+	if len(text) > mostRequired/len(terms) {
+		return fmt.Errorf(
+			"each of the pod's %d required node selector terms gets all requirements of the subset, which are %d bytes; together they must be no more than %d",
+			len(terms), len(text), mostRequired)
+	}
+
+	return nil
+}
+
 // Require restricts a pod spec to nodes that match the term, in addition to what it requires already. A term
 // without requirements, which would match no node, changes nothing (WS-092, UD-070).
 func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 	if required == nil || len(required.MatchExpressions)+len(required.MatchFields) == 0 {
 		return nil
+	}
+	if err := Requirable(spec, required); err != nil {
+		return err
 	}
 
 	affinity, err := Child(spec, "affinity")

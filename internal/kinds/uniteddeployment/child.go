@@ -171,7 +171,7 @@ func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, er
 		return nil, err
 	}
 	if err := subset.Require(spec, &s.NodeSelectorTerm); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("nodeSelectorTerm of subset %q: %w", s.Name, err)
 	}
 	if err := subset.Append(spec, "tolerations", s.Tolerations); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package uniteddeployment
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -127,9 +126,10 @@ func merge(key string, live, before, after any) any {
 		}
 		old, _ := before.([]any)
 		merged := make([]any, len(after))
+		liveNamed, oldNamed := byName(live), byName(old)
 		for i := range after {
 			merged[i] = after[i]
-			present, was := counterpart(live, i, after), counterpart(old, i, after)
+			present, was := counterpart(live, liveNamed, i, after), counterpart(old, oldNamed, i, after)
 			if present != nil {
 				merged[i] = merge(key, present, was, after[i])
 			}
@@ -167,23 +167,34 @@ func sameShape(before, after map[string]any) bool {
 	return true
 }
 
+// byName returns the objects of a list by name; those of a name that occurs several times are nil.
+func byName(list []any) map[string]map[string]any {
+	named := make(map[string]map[string]any, len(list))
+	for _, item := range list {
+		object, _ := item.(map[string]any)
+		name, ok := object["name"].(string)
+		if _, again := named[name]; again {
+			object = nil
+		}
+		if ok {
+			named[name] = object
+		}
+	}
+	return named
+}
+
 // counterpart returns the object in list that corresponds to others[i]: the only one of the same name, or the
-// one at the same index if objects have no names and the lists are equally long.
-func counterpart(list []any, i int, others []any) any {
+// one at the same index if objects have no names and the lists are equally long. inList are those of list by
+// name.
+func counterpart(list []any, inList map[string]map[string]any, i int, others []any) any {
 	other, ok := others[i].(map[string]any)
 	if !ok {
 		return nil
 	}
 
 	name, named := other["name"].(string)
-	has := func(item any) bool {
-		object, _ := item.(map[string]any)
-		return object["name"] == name
-	}
-	if named {
-		if first := slices.IndexFunc(list, has); first >= 0 && !slices.ContainsFunc(list[first+1:], has) {
-			return list[first]
-		}
+	if named && inList[name] != nil {
+		return inList[name]
 	}
 	if len(list) != len(others) {
 		return nil

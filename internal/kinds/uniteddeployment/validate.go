@@ -18,6 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/subset"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
@@ -93,6 +94,9 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 
 	errs := metavalidation.ValidateLabelSelector(selector,
 		metavalidation.LabelSelectorValidationOptions{}, path)
+	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
+		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
+	}
 	matcher, err := metav1.LabelSelectorAsSelector(selector)
 	switch {
 	case err != nil && len(errs) == 0:
@@ -192,6 +196,13 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 			errs = append(errs, field.Forbidden(at.Child("replicas"),
 				"with scheduleStrategy Adaptive pods move between subsets: use minReplicas and maxReplicas"))
 		}
+		if used != nil {
+			if err := subset.Requirable(within(used.Document, "spec", "template", "spec"),
+				&s.NodeSelectorTerm); err != nil {
+				errs = append(errs, field.Invalid(at.Child("nodeSelectorTerm"), field.OmitValueType{},
+					err.Error()))
+			}
+		}
 		if err := tryPatch(used, s.Patch.Raw); err != nil {
 			errs = append(errs, field.Invalid(at.Child("patch"), field.OmitValueType{}, err.Error()))
 		}
@@ -235,12 +246,12 @@ func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, transla
 	spread := &appsv1beta1.WorkloadSpread{}
 	for i := range united.Spec.Topology.Subsets {
 		s := &united.Spec.Topology.Subsets[i]
-		subset := appsv1beta1.WorkloadSpreadSubset{}
+		like := appsv1beta1.WorkloadSpreadSubset{}
+		like.Tolerations = s.Tolerations
 		if len(s.NodeSelectorTerm.MatchExpressions)+len(s.NodeSelectorTerm.MatchFields) > 0 {
-			subset.RequiredNodeSelector = &s.NodeSelectorTerm
+			like.RequiredNodeSelector = &s.NodeSelectorTerm
 		}
-		subset.Tolerations = s.Tolerations
-		spread.Spec.Subsets = append(spread.Spec.Subsets, subset)
+		spread.Spec.Subsets = append(spread.Spec.Subsets, like)
 	}
 
 	template, back := workloadspread.Selectors(spread)

@@ -79,6 +79,8 @@ func TestWhatIsRefused(t *testing.T) {
 			[]string{"Invalid spec.selector.matchExpressions[0].operator"}},
 		"labels of the controller cannot be selected by": {deployment, `,"selector":{"matchLabels":{"apps.kruise.io/subset-name":"a"}}`,
 			[]string{"Forbidden spec.selector", "Invalid " + ofDep + "template.metadata.labels", "Invalid spec.template.deploymentTemplate.metadata.labels"}},
+		"UD-022 a long selector": {deployment, `,"selector":{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"x","operator":"NotIn","values":["v"` +
+			strings.Repeat(`,"v"`, 198) + `]}]}`, []string{"TooMany spec.selector"}},
 		"UD-023 no template":               {"", "", []string{"Required spec.template"}},
 		"UD-023 two templates":             {deployment + "," + cloned4, "", []string{"Invalid spec.template"}},
 		"an unreadable one":                {`"deploymentTemplate":{"spec":{"minReadySeconds":"x"}}`, "", []string{"Invalid spec.template"}},

@@ -4,18 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	kjson "sigs.k8s.io/json"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
 // Fit is a subset that a pod without annotation may belong to (WS-142).
@@ -40,15 +43,20 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 	if err := json.Unmarshal(document, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)
 	}
+	whole, err := subset.Object(document)
+	if err != nil {
+		return nil, fmt.Errorf("reading a pod: %w", err)
+	}
+	withoutAnnotations(whole)
 
 	var fits []Fit
 	for i := range subsets {
-		subset := &subsets[i]
-		if !tolerated(pod, subset, node) || !required(pod, subset, node) {
+		s := &subsets[i]
+		if !tolerated(pod, s, node) || !required(pod, s, node) {
 			continue
 		}
-		fit := Fit{Subset: i, Score: scorePreferred * preferred(subset, node)}
-		if len(subset.Patch.Raw) > 0 && unchanged(document, subset.Patch.Raw) {
+		fit := Fit{Subset: i, Score: scorePreferred * preferred(s, node)}
+		if len(s.Patch.Raw) > 0 && unchanged(whole, s.Patch.Raw) {
 			fit.Score += scorePatched
 		}
 		fits = append(fits, fit)
@@ -78,16 +86,21 @@ func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *c
 		return true
 	}
 
-	terms := []corev1.NodeSelectorTerm{*add}
-	if own := requiredTerms(pod); len(own) > 0 {
-		terms = make([]corev1.NodeSelectorTerm, len(own))
-		for i := range own {
-			terms[i].MatchExpressions = slices.Concat(own[i].MatchExpressions, add.MatchExpressions)
-			terms[i].MatchFields = slices.Concat(own[i].MatchFields, add.MatchFields)
-		}
+	matches := func(terms ...corev1.NodeSelectorTerm) bool {
+		matches, err := corev1helpers.MatchNodeSelectorTerms(node,
+			&corev1.NodeSelector{NodeSelectorTerms: terms})
+		return err == nil && matches
 	}
-	matches, err := corev1helpers.MatchNodeSelectorTerms(node, &corev1.NodeSelector{NodeSelectorTerms: terms})
-	return err == nil && matches
+	if !matches(*add) {
+		return false
+	}
+
+	// The extended terms are not made, since there may be many. An own term without requirements, which would
+	// match no node, matches if it is extended.
+	own := requiredTerms(pod)
+	return len(own) == 0 || matches(own...) || slices.ContainsFunc(own, func(term corev1.NodeSelectorTerm) bool {
+		return len(term.MatchExpressions)+len(term.MatchFields) == 0
+	})
 }
 
 func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
@@ -108,40 +121,80 @@ func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int6
 	return terms.Score(node)
 }
 
-// unchanged reports whether a patch would leave a pod as it is, apart from annotations. Values that are equal
-// but written differently, such as quantities, are no change, unless the patch has fields that our types do
-// not know.
-func unchanged(document, patch []byte) bool {
-	text, err := mergedText(document, patch)
+// unchanged reports whether a patch would leave a pod, which has no annotations, as it is apart from
+// annotations. Values that are equal but written differently, such as quantities, are no change, unless the
+// patch has fields that our types do not know.
+func unchanged(document map[string]any, patch []byte) bool {
+	changes, err := subset.Object(patch)
 	if err != nil {
 		return false
 	}
-
-	var was, is map[string]any
-	if json.Unmarshal(document, &was) != nil || json.Unmarshal(text, &is) != nil {
+	own := maps.Clone(document)
+	for key := range changes { // merging changes nothing else
+		own[key] = runtime.DeepCopyJSONValue(own[key])
+		if own[key] == nil {
+			delete(own, key)
+		}
+	}
+	merged, err := subset.Merge(own, changes, corev1.Pod{})
+	if err != nil {
 		return false
 	}
-	if equality.Semantic.DeepEqual(withoutAnnotations(was), withoutAnnotations(is)) {
+	withoutAnnotations(merged)
+
+	was, is := differences(document, merged)
+	if len(was)+len(is) == 0 {
 		return true
 	}
 	if unknown, err := kjson.UnmarshalStrict(patch, &corev1.Pod{}); err != nil || len(unknown) > 0 {
 		return false
 	}
-
-	before, after := &corev1.Pod{}, &corev1.Pod{}
-	if json.Unmarshal(document, before) != nil || json.Unmarshal(text, after) != nil {
-		return false
-	}
-
-	before.Annotations, after.Annotations = nil, nil
-	return equality.Semantic.DeepEqual(before, after)
+	before, errBefore := podOf(was)
+	after, errAfter := podOf(is)
+	return errBefore == nil && errAfter == nil && equality.Semantic.DeepEqual(before, after)
 }
 
-func withoutAnnotations(pod map[string]any) map[string]any {
+func withoutAnnotations(pod map[string]any) {
 	if metadata, ok := pod["metadata"].(map[string]any); ok {
 		delete(metadata, "annotations")
 	}
-	return pod
+}
+
+// differences returns the fields in which two objects differ. Reading only these as a pod takes less time, since
+// pods may be large and patches are many.
+func differences(a, b map[string]any) (was, is map[string]any) {
+	was, is = map[string]any{}, map[string]any{}
+	for key, x := range a {
+		y, there := b[key]
+		inner, ok := x.(map[string]any)
+		other, both := y.(map[string]any)
+		switch {
+		case ok && both:
+			if before, after := differences(inner, other); len(before)+len(after) > 0 {
+				was[key], is[key] = before, after
+			}
+		case !there:
+			was[key] = x
+		case !equality.Semantic.DeepEqual(x, y):
+			was[key], is[key] = x, y
+		}
+	}
+	for key, y := range b {
+		if _, there := a[key]; !there {
+			is[key] = y
+		}
+	}
+	return was, is
+}
+
+// podOf reads a part of a pod.
+func podOf(part map[string]any) (*corev1.Pod, error) {
+	text, err := json.Marshal(part)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a pod: %w", err)
+	}
+	pod := &corev1.Pod{}
+	return pod, json.Unmarshal(text, pod)
 }
 
 // choose returns the subset in which the pod has the highest score, and the first of those with equal scores.
@@ -160,8 +213,8 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	return chosen, chosen >= 0
 }
 
-// adoptedMetadata returns the metadata that adoption writes to a pod: the annotation, and the metadata of the
-// subset's patch unless the WorkloadSpread leaves existing pods as they are.
+// adoptedMetadata returns the metadata that adoption writes to a pod: the annotation, and labels, annotations and
+// finalizers of the subset's patch unless the WorkloadSpread leaves existing pods as they are.
 func adoptedMetadata(
 	spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset,
 ) (map[string]any, error) {
@@ -176,8 +229,10 @@ func adoptedMetadata(
 		if err := decoder.Decode(&patch); err != nil {
 			return nil, fmt.Errorf("reading the patch of subset %q: %w", subset.Name, err)
 		}
-		if patch.Metadata != nil {
-			metadata = patch.Metadata
+		for _, key := range []string{"labels", "annotations", "finalizers"} { // nothing else can be changed
+			if value, ok := patch.Metadata[key]; ok {
+				metadata[key] = value
+			}
 		}
 	}
 	annotate(metadata, pub.MatchedWorkloadSpread,

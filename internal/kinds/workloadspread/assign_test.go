@@ -154,6 +154,8 @@ func TestAdoptedMetadata(t *testing.T) {
 		"WS-144 the patch's metadata alone": {`{"metadata":{"labels":{"pool":"a"},"annotations":{"k":"v"}},"spec":{"priority":3}}`, "",
 			map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{"k": "v",
 				pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 no guard of the write": {`{"metadata":{"uid":"x","resourceVersion":null,"$patch":"replace","finalizers":["f"]}}`, "",
+			map[string]any{"finalizers": []any{"f"}, "annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
 		"WS-144 WS-096 its annotation loses": {`{"metadata":{"annotations":{"` + pub.MatchedWorkloadSpread + `":"x"}}}`, "",
 			map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
 		"WS-144 left as it is": {`{"metadata":{"labels":{"pool":"a"}}}`, "True",

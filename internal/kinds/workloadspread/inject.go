@@ -75,7 +75,10 @@ func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error
 		}
 	}
 
-	return subset.Require(spec, s.RequiredNodeSelector)
+	if err := subset.Require(spec, s.RequiredNodeSelector); err != nil {
+		return fmt.Errorf("requiredNodeSelector of subset %q: %w", s.Name, err)
+	}
+	return nil
 }
 
 // patched applies the strategic merge patch of a subset.

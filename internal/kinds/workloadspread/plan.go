@@ -87,6 +87,8 @@ const (
 	ReasonReplicasUnknown = "ReplicasUnknown"
 	// ReasonQuotaUnknown means that a quota cannot be computed (WS-157).
 	ReasonQuotaUnknown = "QuotaUnknown"
+	// ReasonStatusTooLarge means that there are more subsets and versions than a status can hold (WS-154).
+	ReasonStatusTooLarge = "StatusTooLarge"
 )
 
 // Make returns the plan for a snapshot.
@@ -111,6 +113,10 @@ func Make(snapshot Snapshot) *Plan {
 
 	p.patience, _ = Critical(s.Spread)
 	p.assign()
+	if p.Problem = p.tooLarge(); p.Problem != nil {
+		p.Reason = ReasonStatusTooLarge
+		return p
+	}
 	p.reschedule()
 	p.rank()
 	p.Status = p.StatusOn(s.Spread)

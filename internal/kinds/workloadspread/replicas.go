@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Replicas returns the sum of the integers at the given paths in an object. An empty path counts as 0
@@ -17,10 +19,10 @@ func Replicas(object map[string]any, paths []string) (int32, error) {
 		}
 		value, err := integerAt(object, path)
 		if err != nil {
-			return 0, fmt.Errorf("path %s: %w", path, err)
+			return 0, fmt.Errorf("path %s: %w", wording.Bound(path), err)
 		}
 		if sum += value; sum < math.MinInt32 || sum > math.MaxInt32 {
-			return 0, fmt.Errorf("path %s: the sum of replicas is out of range", path)
+			return 0, fmt.Errorf("path %s: the sum of replicas is out of range", wording.Bound(path))
 		}
 	}
 
@@ -34,17 +36,17 @@ func integerAt(object any, path string) (int64, error) {
 		case map[string]any:
 			value, ok := inside[segment]
 			if !ok {
-				return 0, fmt.Errorf("there is no %q", segment)
+				return 0, fmt.Errorf("there is no %q", wording.Bound(segment))
 			}
 			at = value
 		case []any:
 			index, err := strconv.Atoi(segment)
 			if err != nil || index < 0 || index >= len(inside) {
-				return 0, fmt.Errorf("%q is no index of a list of %d", segment, len(inside))
+				return 0, fmt.Errorf("%q is no index of a list of %d", wording.Bound(segment), len(inside))
 			}
 			at = inside[index]
 		default:
-			return 0, fmt.Errorf("%q is looked for in %T", segment, at)
+			return 0, fmt.Errorf("%q is looked for in %T", wording.Bound(segment), at)
 		}
 	}
 

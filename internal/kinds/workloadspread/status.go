@@ -1,6 +1,7 @@
 package workloadspread
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // StatusOn returns the status to be written to newest, including the bookings in it. newest may be newer than
@@ -48,10 +50,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 
 	status := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: p.Spread.Generation}
 	status.SubsetStatuses = list(newest.Status.SubsetStatuses, AllVersions).Subsets
-	present := sets.New[string]()
-	for _, m := range p.members {
-		present.Insert(m.version)
-	}
+	present := p.versions()
 
 	for _, version := range sets.List(sets.KeySet(newest.Status.VersionedSubsetStatuses).Union(present)) {
 		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
@@ -67,6 +66,29 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 
 	change.Status = status
 	return change
+}
+
+// versions returns the versions of the pods.
+func (p *Plan) versions() sets.Set[string] {
+	present := sets.New[string]()
+	for _, m := range p.members {
+		present.Insert(m.version)
+	}
+	return present
+}
+
+// leastSize is how many bytes of a status a subset of a version takes at least.
+const leastSize = len(`{"name":"","replicas":0,"missingReplicas":0},`)
+
+// tooLarge returns an error if the status, which has a list of all subsets for each version, cannot be written
+// however short the lists are. They are not made then (WS-154).
+func (p *Plan) tooLarge() error {
+	versions := len(p.versions())
+	if (1+versions)*len(p.quotas) <= statusMost/leastSize {
+		return nil
+	}
+	return fmt.Errorf("a status cannot hold %s for each of %s: give the WorkloadSpread fewer subsets",
+		wording.Count(len(p.quotas), "subset"), wording.Count(versions, "version"))
 }
 
 // inUse reports whether a list has pods or bookings.

@@ -107,9 +107,9 @@ func (t *Target) Rank(pod string) int {
 }
 
 // Filter returns the selector of the targetFilter, which selects everything if there is none (WS-014).
-func Filter(spread *appsv1beta1.WorkloadSpread) (labels.Selector, error) {
+func Filter(spread *appsv1beta1.WorkloadSpread) *metav1.LabelSelector {
 	if f := spread.Spec.TargetFilter; f != nil && f.Selector != nil {
-		return metav1.LabelSelectorAsSelector(f.Selector)
+		return f.Selector
 	}
-	return labels.Everything(), nil
+	return &metav1.LabelSelector{}
 }

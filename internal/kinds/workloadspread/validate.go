@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/subset"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
@@ -24,6 +26,18 @@ import (
 
 // UnschedulableWindow is the default of how long a subset is passed over (WS-174, WS-199).
 const UnschedulableWindow = 300 * time.Second
+
+// mostSubsets limits the number of subsets, since the status has each of them for each version of the pods, and
+// each is tried on every pod that is in none.
+const mostSubsets = 200
+
+// mostName limits the length of the names of subsets, which become labels of metrics.
+const mostName = 63
+
+// SubsetLabel returns the label of a subset in metrics: its name, cut if an earlier release admitted a longer one.
+func SubsetLabel(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), mostName)], "")
+}
 
 // Environment is what a WorkloadSpread is validated against.
 type Environment struct {
@@ -42,15 +56,48 @@ type Environment struct {
 func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
+	errs = append(errs, validatePaths(spread.Spec.TargetFilter, spec.Child("targetFilter", "replicasPathList"))...)
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
 				"selector: "+err.Error()))
 		}
+		if n := fieldcheck.SelectorTerms(filter.Selector); n > fieldcheck.MostSelectorTerms {
+			errs = append(errs, field.TooMany(spec.Child("targetFilter", "selector"), n, fieldcheck.MostSelectorTerms))
+		}
+	}
+
+	stored := 0
+	if old != nil {
+		stored = len(old.Spec.Subsets)
+	}
+	if n := len(spread.Spec.Subsets); n > max(mostSubsets, stored) {
+		return append(errs, field.TooMany(spec.Child("subsets"), n, mostSubsets))
 	}
 
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
+}
+
+// mostPaths and mostPath limit the number of paths to replicas and the length of each, since they are followed for
+// each new pod, and stand in errors.
+const mostPaths, mostPath = 100, 500
+
+func validatePaths(filter *appsv1beta1.TargetFilter, path *field.Path) field.ErrorList {
+	if filter == nil {
+		return nil
+	}
+	if n := len(filter.ReplicasPathList); n > mostPaths {
+		return field.ErrorList{field.TooMany(path, n, mostPaths)}
+	}
+
+	var errs field.ErrorList
+	for i, text := range filter.ReplicasPathList {
+		if len(text) > mostPath {
+			errs = append(errs, field.TooLong(path.Index(i), "", mostPath))
+		}
+	}
+	return errs
 }
 
 func validateTarget(
@@ -145,6 +192,8 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 			errs = append(errs, field.Invalid(at.Child("name"), name, "a subset must have a name"))
 		case names.Has(name):
 			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
+		case len(name) > mostName:
+			errs = append(errs, field.TooLong(at.Child("name"), "", mostName))
 		}
 		names.Insert(subsets[i].Name)
 

@@ -80,6 +80,8 @@ func TestValidate(t *testing.T) {
 		"WS-034 no name and one twice": {`subsets: [{name: a}, {name: ""}, {name: a}]`, []string{"spec.subsets[1].name",
 			"spec.subsets[2].name"}, "", nil},
 		"WS-034 any name":                     {spec: `subsets: [{name: "Zone A/1"}]`},
+		"WS-034 the longest name":             {spec: `subsets: [{name: ` + strings.Repeat("a", 63) + `}]`},
+		"WS-034 a longer name":                {`subsets: [{name: ` + strings.Repeat("a", 64) + `}]`, []string{"spec.subsets[0].name"}, "63 bytes", nil},
 		"WS-036 numbers and percentages":      {`subsets: [{name: a, maxReplicas: 5}, {name: b, maxReplicas: "50%"}, {name: c, maxReplicas: "50%"}, {name: d}]`, []string{"spec.subsets[1].maxReplicas"}, "all percentages", nil},
 		"WS-036 percentages of a StatefulSet": {`{targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}, subsets: [{name: a, maxReplicas: "50%"}, {name: b}]}`, []string{"spec.subsets[0].maxReplicas"}, "StatefulSet", nil},
 		"WS-037 negative": {`subsets: [{name: a, maxReplicas: -1}, {name: b}]`,
@@ -114,6 +116,12 @@ func TestValidate(t *testing.T) {
 			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0", nil},
 		"WS-199 a longer window": {spec: adaptive("297", `{name: a}, {name: b}, {name: c}`),
 			change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.Window = 600 * time.Second }},
+		"WS-042 a long selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: NotIn, values: [v` + strings.Repeat(",v", 199) +
+			`]}]}}, ` + two + `}`, []string{"spec.targetFilter.selector"}, "at most 200", nil},
+		"WS-015 a long path": {`{targetFilter: {replicasPathList: [a, ` + strings.Repeat("x", 501) + `]}, ` + two + `}`,
+			[]string{"spec.targetFilter.replicasPathList[1]"}, "500 bytes", nil},
+		"WS-015 many paths": {`{targetFilter: {replicasPathList: [a` + strings.Repeat(",a", 100) + `]}, ` + two + `}`,
+			[]string{"spec.targetFilter.replicasPathList"}, "at most 100", nil},
 		"WS-042 a selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: Near}]}}, ` + two +
 			`}`, []string{"spec.targetFilter"}, "Near", nil},
 		"WS-043 spread already, by another version": {`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: taken}, targetFilter: {selector: {matchLabels: {a: b}}}, ` + two + `}`, []string{"spec.targetRef"}, "WorkloadSpread other", nil},

@@ -55,6 +55,8 @@ type Reconciler struct {
 
 	served reconcile.ServedKinds[uniteddeployment.Kind]
 	meters *meters
+	// selectors are those of UnitedDeployments that may adopt a workload.
+	selectors reconcile.Selectors
 }
 
 type (
@@ -171,7 +173,7 @@ func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Re
 
 	var requests []ctrl.Request
 	for i := range all.Items {
-		matches, err := metav1.LabelSelectorAsSelector(all.Items[i].Spec.Selector)
+		matches, err := r.selectors.Of(&all.Items[i], "selector", all.Items[i].Spec.Selector)
 		if err == nil && !matches.Empty() && matches.Matches(labels.Set(child.GetLabels())) {
 			requests = append(requests, reconcile.Request(child.GetNamespace(), all.Items[i].Name))
 		}

@@ -155,6 +155,7 @@ func requestFor(namespace, name string) ctrl.Request {
 type podEvents struct {
 	r         *reconciler
 	versioned workloadspread.Versioned
+	filters   reconcile.Selectors
 }
 
 var _ handler.EventHandler = &podEvents{}
@@ -233,7 +234,7 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 		full, isPod := pod.(*corev1.Pod)
 		if spread, err := reconcile.Find[*appsv1beta1.WorkloadSpread](ctx, h.r.kube.API,
 			request.NamespacedName); err != nil || !isPod ||
-			Claims(spread, full) {
+			Claims(&h.filters, spread, full) {
 			return
 		} // otherwise it belongs to nobody, and others may take it
 	}

@@ -101,7 +101,7 @@ func (k *kubeReader) Pods(
 func (k *kubeReader) found(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target,
 ) ([]*corev1.Pod, error) {
-	filter, err := workloadspread.Filter(spread)
+	filter, err := metav1.LabelSelectorAsSelector(workloadspread.Filter(spread))
 	if err != nil {
 		return nil, fmt.Errorf("target filter: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Index holds the WorkloadSpreads by namespace, with their parsed targets and filters. The zero value is
@@ -26,6 +27,7 @@ import (
 type Index struct {
 	mu         sync.RWMutex
 	namespaces map[string][]*indexed
+	filters    reconcile.Selectors
 }
 
 type indexed struct {
@@ -38,7 +40,7 @@ type indexed struct {
 // Set adds or replaces a WorkloadSpread.
 func (x *Index) Set(spread *appsv1beta1.WorkloadSpread) {
 	e := &indexed{spread: spread, target: workloadspread.TargetOf(spread), filter: labels.Nothing()}
-	if filter, err := workloadspread.Filter(spread); err == nil {
+	if filter, err := filterOf(&x.filters, spread); err == nil {
 		e.filter = filter
 	}
 

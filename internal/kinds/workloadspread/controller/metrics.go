@@ -19,7 +19,7 @@ type meters struct {
 	lost      *prometheus.CounterVec
 
 	mu    sync.Mutex
-	known map[types.NamespacedName]map[string]bool // subsets with series
+	known map[types.NamespacedName]map[string]bool // labels of subsets with series
 }
 
 func newMeters() *meters {
@@ -59,19 +59,20 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 	subsets := map[string]bool{}
 	for i := range plan.Status.Status.SubsetStatuses {
 		s := &plan.Status.Status.SubsetStatuses[i]
-		subsets[s.Name] = true
-		m.pods.WithLabelValues(name.Namespace, name.Name, s.Name).Set(float64(s.Replicas))
+		label := workloadspread.SubsetLabel(s.Name)
+		subsets[label] = true
+		m.pods.WithLabelValues(name.Namespace, name.Name, label).Set(float64(s.Replicas))
 		passed := 0.0
 		if c := workloadspread.Schedulable(s); c != nil && c.Status != "True" {
 			passed = 1
 		}
-		m.passed.WithLabelValues(name.Namespace, name.Name, s.Name).Set(passed)
+		m.passed.WithLabelValues(name.Namespace, name.Name, label).Set(passed)
 	}
 
 	m.unmatched.WithLabelValues(name.Namespace, name.Name).Set(float64(plan.Unmatched()))
 	for _, pod := range outcome.Deleted {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
-		m.given.WithLabelValues(name.Namespace, name.Name, placed.Subset).Inc()
+		m.given.WithLabelValues(name.Namespace, name.Name, workloadspread.SubsetLabel(placed.Subset)).Inc()
 	}
 
 	for _, lost := range outcome.Lost {
@@ -88,6 +89,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		if !subsets[subset] {
 			m.pods.DeleteLabelValues(name.Namespace, name.Name, subset)
 			m.passed.DeleteLabelValues(name.Namespace, name.Name, subset)
+			m.given.DeleteLabelValues(name.Namespace, name.Name, subset)
 		}
 	}
 

@@ -54,6 +54,8 @@ type Pass struct {
 	Versioned workloadspread.Versioned
 	// Window is how long a subset is passed over after pods could not be scheduled in it (WS-199).
 	Window time.Duration
+
+	filters reconcile.Selectors
 }
 
 type (
@@ -455,6 +457,7 @@ func announce(s *session, result *Result) {
 
 	say(s, workloadspread.ReasonReplicasUnknown, "")
 	say(s, workloadspread.ReasonQuotaUnknown, "")
+	say(s, workloadspread.ReasonStatusTooLarge, "")
 }
 
 // say records a warning unless the last one for that reason and generation was the same. An empty message

@@ -39,7 +39,7 @@ func (p *Pass) withoutRivals(
 			}
 			rivals[placed.Name] = rival
 		}
-		if !Claims(rival, pod) {
+		if !Claims(&p.filters, rival, pod) {
 			kept = append(kept, pod)
 		}
 	}
@@ -47,12 +47,12 @@ func (p *Pass) withoutRivals(
 	return kept, len(pods) - len(kept), nil
 }
 
-// Claims reports whether the pod may belong to a WorkloadSpread, which may be nil.
-func Claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
+// Claims reports whether the pod may belong to a WorkloadSpread, which may be nil. filters keeps its parsed filter.
+func Claims(filters *reconcile.Selectors, spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
 	if spread == nil || spread.DeletionTimestamp != nil {
 		return false
 	}
-	if filter, err := workloadspread.Filter(spread); err != nil || !filter.Matches(labels.Set(pod.Labels)) {
+	if filter, err := filterOf(filters, spread); err != nil || !filter.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
 	target := workloadspread.TargetOf(spread)
@@ -60,4 +60,9 @@ func Claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
 		return mayLead(target, controller)
 	}
 	return !workloadspread.BuiltIn(target.GroupKind) // pods of custom kinds may be found by a selector
+}
+
+// filterOf returns the parsed targetFilter.
+func filterOf(filters *reconcile.Selectors, spread *appsv1beta1.WorkloadSpread) (labels.Selector, error) {
+	return filters.Of(spread, "targetFilter", workloadspread.Filter(spread))
 }

@@ -94,7 +94,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 	causes, warnings := w.judgeAll(ctx, spread, old, env)
 	if len(causes) > 0 && old != nil {
-		before, _ := w.judgeAll(ctx, old, nil, env)
+		before, _ := w.judgeAll(ctx, old, old, env)
 		causes = framework.NewCauses(causes, before)
 	}
 
@@ -127,6 +127,9 @@ func (w *workloadSpreadWebhook) judgeAll(
 	wrong := map[string]bool{}
 	for _, cause := range causes {
 		wrong[cause.Field] = true
+	}
+	if wrong["spec.subsets"] { // there are none, or too many to validate them one by one
+		return causes, nil
 	}
 	if template, translate := workloadspread.Selectors(spread); template != nil {
 		found, err := framework.ValidateDocument(ctx, w.judge, spread.Namespace, template)

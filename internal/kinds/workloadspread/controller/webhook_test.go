@@ -179,6 +179,10 @@ func (r typeless) Get(ctx context.Context, key client.ObjectKey, o client.Object
 func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 	const subset = `{"name":"a","maxReplicas":1,"tolerations":[{"key":"k","operator":"Maybe"}]}`
 	const ref = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}`
+	many := subset
+	for i := range 250 {
+		many += fmt.Sprintf(`,{"name":"s%d"}`, i)
+	}
 	for name, test := range map[string]struct {
 		old, updated string
 		refused      []string
@@ -198,6 +202,12 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 			[]string{"spec.subsets[1].name", "spec.scheduleStrategy.type", "spec.subsets[0].tolerations[0].operator"}},
 		"another target": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
 			spreadOf("", `{`+strings.Replace(ref, `"d"`, `"e"`, 1)+`,"subsets":[`+subset+`]}`), []string{"spec.targetRef"}},
+		"another quota of one of many subsets": {spreadOf("", `{`+ref+`,"subsets":[`+many+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+strings.Replace(many, ":1,", ":2,", 1)+`]}`), nil},
+		"fewer of many subsets": {spreadOf("", `{`+ref+`,"subsets":[`+many+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+strings.TrimSuffix(many, `,{"name":"s249"}`)+`]}`), nil},
+		"more of many subsets": {spreadOf("", `{`+ref+`,"subsets":[`+many+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+many+`,{"name":"b"}]}`), []string{"spec.subsets"}},
 		"mended, unreadable before": {spreadOf("", `{`+ref+`,"subsets":"none"}`),
 			spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`), nil},
 	} {
