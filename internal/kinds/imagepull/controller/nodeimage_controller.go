@@ -358,8 +358,7 @@ const maxGone = 1000
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
 	job, err := r.job(ctx, namespace, name)
-	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
-		job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
+	return err != nil || job != nil && imagepull.Counts(job)
 }
 
 // inUse records who uses a secret. Memory is only trusted for a secret that is in use: before a reference is
