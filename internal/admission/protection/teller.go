@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -155,8 +156,8 @@ func sort(user string) string {
 	return "user"
 }
 
-// counters has a counter for each object and sort of user. It drops the oldest when there are too many,
-// because users choose the names.
+// counters has a counter for each object and sort of user. It drops the oldest when there are too many, and cuts
+// what is too long, because users choose the names.
 type counters struct {
 	*prometheus.CounterVec
 	mu    sync.Mutex
@@ -175,7 +176,7 @@ func newCounters(name, help, label string) *counters {
 func (c *counters) add(name, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	labels := [2]string{name, sort(user)}
+	labels := [2]string{wording.Bound(name), sort(user)}
 	if !c.known[labels] {
 		if len(c.order) == mostSeries {
 			c.DeleteLabelValues(c.order[0][:]...)
