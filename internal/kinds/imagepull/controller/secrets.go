@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,29 @@ type Secrets struct {
 	Namespace string
 	// Copies counts the copies; it may be nil (IMG-205).
 	Copies prometheus.Gauge
+
+	mu sync.Mutex
+	// using holds the jobs, as namespace/name, that may use copies. It is nil until the copies were listed.
+	using map[string]bool
+}
+
+// uses records that a job may use copies.
+func (s *Secrets) uses(jobs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.using == nil {
+		s.using = map[string]bool{}
+	}
+	for _, job := range jobs {
+		s.using[job] = true
+	}
+}
+
+// unused reports whether a job is known to use no copies.
+func (s *Secrets) unused(job string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.using != nil && !s.using[job]
 }
 
 // copyName returns the n-th name for the copy of a secret. It depends on the UID of the source, which is
@@ -116,6 +140,9 @@ func (s *Secrets) Sync(
 	}
 
 	keep := map[string]bool{}
+	if !direct {
+		s.uses(key)
+	}
 	for _, name := range wanted {
 		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
 		source := &corev1.Secret{}
@@ -159,8 +186,13 @@ func (s *Secrets) Sync(
 }
 
 // Release removes the job from all copies, and deletes those that no other job uses (IMG-120). A missing
-// namespace has no copies, and a terminating one loses them anyway (IMG-121).
+// namespace has no copies, and a terminating one loses them anyway (IMG-121). Tenants create and delete as many
+// jobs as they like: the copies of all tenants are not listed for those that use none.
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
+	if s.unused(job.String()) {
+		return nil
+	}
+
 	all, err := s.all(ctx)
 	if err != nil {
 		// The right to list is deleted with the namespace, and often before it.
@@ -174,7 +206,14 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		return err
 	}
 
-	return s.release(ctx, all, job.String(), nil)
+	if err := s.release(ctx, all, job.String(), nil); err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.using, job.String())
+	return nil
 }
 
 // all lists the secrets in the namespace of the copies without their data: those of one tenant may exceed the
@@ -185,8 +224,10 @@ func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, erro
 	if err := s.Live.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
 	}
+	s.uses()
 	for i := range list.Items {
 		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // needed for writes
+		s.uses(users(&list.Items[i])...)
 	}
 	return list.Items, nil
 }
