@@ -37,28 +37,11 @@ type Secrets struct {
 	// Copies counts the copies; it may be nil (IMG-205).
 	Copies prometheus.Gauge
 
-	mu sync.Mutex
-	// using holds the jobs, as namespace/name, that may use copies. It is nil until the copies were listed.
-	using map[string]bool
-}
+	learning sync.Mutex
+	learnt   bool
 
-// uses records that a job may use copies.
-func (s *Secrets) uses(jobs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.using == nil {
-		s.using = map[string]bool{}
-	}
-	for _, job := range jobs {
-		s.using[job] = true
-	}
-}
-
-// unused reports whether a job is known to use no copies.
-func (s *Secrets) unused(job string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.using != nil && !s.using[job]
+	mu    sync.Mutex
+	known known
 }
 
 // copyName returns the n-th name for the copy of a secret. It depends on the UID of the source, which is
@@ -134,15 +117,13 @@ func (s *Secrets) Sync(
 	direct := job.Namespace == s.Namespace
 	var all []metav1.PartialObjectMetadata
 	if !direct {
-		if all, err = s.all(ctx); err != nil {
+		if all, err = s.of(ctx, job.Namespace); err != nil {
 			return nil, nil, err
 		}
+		s.uses(key)
 	}
 
 	keep := map[string]bool{}
-	if !direct {
-		s.uses(key)
-	}
 	for _, name := range wanted {
 		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
 		source := &corev1.Secret{}
@@ -189,11 +170,15 @@ func (s *Secrets) Sync(
 // namespace has no copies, and a terminating one loses them anyway (IMG-121). Tenants create and delete as many
 // jobs as they like: the copies of all tenants are not listed for those that use none.
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
-	if s.unused(job.String()) {
+	_, err := s.learn(ctx)
+	if err == nil && s.unused(job.String()) {
 		return nil
 	}
 
-	all, err := s.all(ctx)
+	var all []metav1.PartialObjectMetadata
+	if err == nil {
+		all, err = s.of(ctx, job.Namespace)
+	}
 	if err != nil {
 		// The right to list is deleted with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
@@ -210,28 +195,11 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		return err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.using, job.String())
+	s.released(job.String())
 	return nil
 }
 
-// all lists the secrets in the namespace of the copies without their data: those of one tenant may exceed the
-// memory of a manager.
-func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := s.Live.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
-	}
-	s.uses()
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // needed for writes
-		s.uses(users(&list.Items[i])...)
-	}
-	return list.Items, nil
-}
-
+// release removes a job from the copies of its namespace, and deletes those that no other job uses.
 func (s *Secrets) release(
 	ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool,
 ) error {
@@ -240,11 +208,7 @@ func (s *Secrets) release(
 		present = map[string]bool{}
 	}
 
-	defer func() {
-		if s.Copies != nil {
-			s.Copies.Set(float64(len(present)))
-		}
-	}()
+	defer func() { s.count(namespaceOf(job), len(present)) }()
 	for i := range all {
 		secret := &all[i]
 		using := users(secret)
@@ -378,7 +342,7 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.Namespace,
 				Name:      copyName(source, n),
-				Labels:    map[string]string{pub.SecretCopy: "true"},
+				Labels:    map[string]string{pub.SecretCopy: "true", pub.SecretCopyOf: source.Namespace},
 				Annotations: map[string]string{
 					pub.SecretSource:     key.String(),
 					pub.SecretReferences: job,
