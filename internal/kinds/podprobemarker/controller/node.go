@@ -34,7 +34,9 @@ type NodeReconciler struct {
 	// wake requests a pass over a PodProbeMarker.
 	wake   func(namespace, name string)
 	memory reconcile.Memory[memory]
-	mu     sync.Mutex
+	// selectors are those of PodProbeMarkers.
+	selectors reconcile.Selectors
+	mu        sync.Mutex
 	// told maps a node to the PodProbeMarkers, as namespace/name, with probes in its NodePodProbe or in a
 	// version of it that is being written.
 	told map[string]map[string]bool

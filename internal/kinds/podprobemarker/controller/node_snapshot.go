@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,7 +87,7 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		if err != nil {
 			s.failed = err
 		}
-		read[namespace], _ = podprobemarker.Markers(all)
+		read[namespace], _ = podprobemarker.Markers(all, r.parse)
 		return read[namespace]
 	}
 	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
@@ -124,6 +125,12 @@ func (r *NodeReconciler) markers(
 		all[i] = &list.Items[i]
 	}
 	return all, nil
+}
+
+// parse returns the selector of a PodProbeMarker, parsed once for each generation: all of a namespace are needed for
+// each event of one of its pods, and the events of other pods wait for that.
+func (r *NodeReconciler) parse(marker *appsv1alpha1.PodProbeMarker) (labels.Selector, error) {
+	return r.selectors.Of(marker, "selector", marker.Spec.Selector)
 }
 
 // whole reads a pod from the API server; it returns nil if the pod is gone.
