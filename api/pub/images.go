@@ -22,6 +22,8 @@ const (
 	SecretModeBatch = "batch"
 	// SecretCopy: "true" is the label on copies of pull secrets (IMG-115).
 	SecretCopy = "apps.kruise.io/pull-secret-copy"
+	// SecretCopyOf is the label on copies of pull secrets with the namespace of the source (IMG-119).
+	SecretCopyOf = "apps.kruise.io/pull-secret-namespace"
 	// DaemonConfigNamespace is the only namespace in which node daemons read secrets (IMG-110, ND-066).
 	DaemonConfigNamespace = "kruise-daemon-config"
 )

@@ -5,18 +5,19 @@ import (
 	"sync"
 )
 
-// Numbers of turns at the same time: of one namespace, and in total.
+// Numbers of turns for validations at the same time: of one namespace, and in total.
 const (
 	TurnsOfNamespace = 2
 	TurnsAtOnce      = 8
 )
 
-// Turns limits how many objects with patches are validated at once, so that those of one namespace do not delay
-// others; nil means no limit.
+// Turns limits how many of something are done at once, such as objects with patches that are validated, so that
+// those of one namespace do not delay others; nil means no limit.
 type Turns struct {
 	all chan struct{}
+	own int // how many one namespace may have
 	mu  sync.Mutex
-	// namespaces holds the namespaces whose objects are being validated, or waiting.
+	// namespaces holds the namespaces that have turns, or wait for one.
 	namespaces map[string]*turn
 }
 
@@ -26,12 +27,15 @@ type turn struct {
 	users  int
 }
 
-// NewTurns returns Turns that nobody has taken.
-func NewTurns() *Turns {
-	return &Turns{all: make(chan struct{}, TurnsAtOnce), namespaces: map[string]*turn{}}
+// NewTurns returns Turns for the validation of objects, which nobody has taken.
+func NewTurns() *Turns { return NewTurnsOf(TurnsOfNamespace, TurnsAtOnce) }
+
+// NewTurnsOf returns Turns that nobody has taken, with their numbers of one namespace and in total.
+func NewTurnsOf(own, all int) *Turns {
+	return &Turns{all: make(chan struct{}, all), own: own, namespaces: map[string]*turn{}}
 }
 
-// Wait waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
+// Wait waits until it is the turn of the namespace. came is false if ctx ended before; over ends
 // the turn.
 func (t *Turns) Wait(ctx context.Context, namespace string) (over func(), came bool) {
 	if t == nil {
@@ -41,7 +45,7 @@ func (t *Turns) Wait(ctx context.Context, namespace string) (over func(), came b
 	t.mu.Lock()
 	own := t.namespaces[namespace]
 	if own == nil {
-		own = &turn{places: make(chan struct{}, TurnsOfNamespace)}
+		own = &turn{places: make(chan struct{}, t.own)}
 		t.namespaces[namespace] = own
 	}
 

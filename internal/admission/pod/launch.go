@@ -1,9 +1,12 @@
 package pod
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +21,13 @@ import (
 // Launch returns the step that makes containers wait until those of higher launch priority have started: each
 // container reads a key of the pod's barrier ConfigMap into its environment, and kubelet starts no container
 // whose keys are missing (ND-120, ND-121, ND-130). It comes after all steps that add containers (ND-125).
-func Launch() Step { return simple("launch", launch) }
+func Launch() Step {
+	return Step{Name: "launch", Apply: func(_ context.Context, r *Request) ([]operations.Operation, error) {
+		return launch(r.Pod, r.Raw)
+	}}
+}
 
-func launch(pod *corev1.Pod) ([]operations.Operation, error) {
+func launch(pod *corev1.Pod, raw []byte) ([]operations.Operation, error) {
 	if len(pod.Spec.Containers) < 2 {
 		return nil, nil
 	}
@@ -53,13 +60,35 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 				"/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
 	}
 
+	documents := sync.OnceValues(func() ([][]json.RawMessage, error) { return variables(raw) })
 	for i := range pod.Spec.Containers {
-		changes = append(changes,
-			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env,
-				barrier, pub.LaunchBarrierKey(priorities[i]))...)
+		held, err := hold(i, pod.Spec.Containers[i].Env, documents, barrier, pub.LaunchBarrierKey(priorities[i]))
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, held...)
 	}
 
 	return changes, nil
+}
+
+// variables returns the variables of each container of a pod as they were sent, with unknown fields.
+func variables(raw []byte) ([][]json.RawMessage, error) {
+	var pod struct {
+		Spec struct {
+			Containers []struct {
+				Env []json.RawMessage `json:"env"`
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &pod); err != nil {
+		return nil, fmt.Errorf("reading the variables of the pod: %w", err)
+	}
+	all := make([][]json.RawMessage, len(pod.Spec.Containers))
+	for i := range all {
+		all[i] = pod.Spec.Containers[i].Env
+	}
+	return all, nil
 }
 
 // priorities returns the priorities of the containers, in their order.
@@ -119,8 +148,11 @@ func alike(priorities []int) bool {
 	return true
 }
 
-// hold returns the operations that make the barrier the only variable of its name in the list.
-func hold(path string, env []corev1.EnvVar, name, key string) []operations.Operation {
+// hold returns the operations that make the barrier the only variable of its name in the list of a container.
+func hold(
+	container int, env []corev1.EnvVar, documents func() ([][]json.RawMessage, error), name, key string,
+) ([]operations.Operation, error) {
+	path := fmt.Sprintf("/spec/containers/%d/env", container)
 	barrier := corev1.EnvVar{
 		Name: pub.ContainerBarrierEnv,
 		ValueFrom: &corev1.EnvVarSource{
@@ -131,7 +163,7 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 		},
 	}
 	if len(env) == 0 {
-		return []operations.Operation{operations.NewOperation("add", path, []any{barrier})}
+		return []operations.Operation{operations.NewOperation("add", path, []any{barrier})}, nil
 	}
 
 	var present []int
@@ -141,22 +173,32 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 		}
 	}
 
-	if len(present) == 0 {
-		return []operations.Operation{operations.NewOperation("add", path+"/-", barrier)}
+	switch {
+	case len(present) == 0:
+		return []operations.Operation{operations.NewOperation("add", path+"/-", barrier)}, nil
+	case len(present) == 1 && equality.Semantic.DeepEqual(env[present[0]], barrier):
+		return nil, nil
+	case len(present) == 1:
+		return []operations.Operation{
+			operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier),
+		}, nil
 	}
 
-	var changes []operations.Operation
-	for i := len(present) - 1; i > 0; i-- { // from the end, so that earlier indexes stay valid
-		changes = append(changes,
-			operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
+	// The list is replaced at once: to remove thousands of variables one by one takes time with the square of them.
+	all, err := documents()
+	if err != nil {
+		return nil, err
 	}
-
-	if !equality.Semantic.DeepEqual(env[present[0]], barrier) {
-		changes = append(changes,
-			operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier))
+	list := make([]any, 0, len(env))
+	for i, document := range all[container] {
+		switch {
+		case i == present[0]:
+			list = append(list, barrier)
+		case env[i].Name != pub.ContainerBarrierEnv:
+			list = append(list, document)
+		}
 	}
-
-	return changes
+	return []operations.Operation{operations.NewOperation("replace", path, list)}, nil
 }
 
 // generated returns a name that starts with the prefix, in the form in which the API server generates names.

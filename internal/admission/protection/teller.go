@@ -2,6 +2,7 @@ package protection
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -14,16 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Limits of what users can cause by deleting many protected objects: events per second and at once, and label
-// values of a counter.
+// Limits of what users can cause by deleting many protected objects: events of a namespace per second and at once,
+// how many namespaces may have that many, namespaces of which events are limited apart, and label values of a counter.
 const (
-	eventsASecond = 1
-	eventsAtOnce  = 20
-	mostSeries    = 1000
+	eventsASecond  = 1
+	eventsAtOnce   = 20
+	busyNamespaces = 20
+	mostNamespaces = 1000
+	mostSeries     = 1000
 )
 
 // Reporter reports what was rejected: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093),
@@ -33,7 +37,7 @@ type Reporter struct {
 	lines                             *protectionlog.Log
 	log                               logr.Logger
 	now                               func() time.Time
-	limiter                           *rate.Limiter
+	limiters                          *limiters
 	namespaces, definitions, workload *counters
 	budgets, passed                   *counters
 }
@@ -47,7 +51,7 @@ func NewTeller(
 		lines:      lines,
 		log:        log,
 		now:        now,
-		limiter:    rate.NewLimiter(eventsASecond, eventsAtOnce),
+		limiters:   newLimiters(),
 		namespaces: newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
 		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.",
 			"name"),
@@ -75,7 +79,7 @@ func (t *Reporter) tell(kind Kind, request *admission.Request, o *object, why st
 		t.definitions.add(meta.Name, user)
 	default:
 		t.workload.add(kind.Name+"_"+meta.Namespace+"_"+meta.Name, user)
-		if t.limiter.AllowN(t.now(), 1) {
+		if t.limiters.allow(meta.Namespace, t.now()) {
 			t.recorder.Event(reference(request, o), corev1.EventTypeWarning, "DeletionRefused",
 				"User "+user+" was refused: "+why)
 		}
@@ -116,7 +120,7 @@ func (t *Reporter) disruption(d *pod.Disruption, counted *counters, reason, even
 	}
 
 	counted.add(about, d.User)
-	if t.limiter.AllowN(t.now(), 1) {
+	if t.limiters.allow(d.Pod.Namespace, t.now()) {
 		t.recorder.Event(d.Pod, corev1.EventTypeWarning, reason, message)
 	}
 
@@ -155,8 +159,40 @@ func sort(user string) string {
 	return "user"
 }
 
-// counters has a counter for each object and sort of user. It drops the oldest when there are too many,
-// because users choose the names.
+// limiters limit the events of each namespace, so that refusals in one leave events to the others, and of all.
+type limiters struct {
+	all *rate.Limiter
+	mu  sync.Mutex
+	of  map[string]*rate.Limiter
+}
+
+func newLimiters() *limiters {
+	return &limiters{
+		all: rate.NewLimiter(busyNamespaces*eventsASecond, busyNamespaces*eventsAtOnce),
+		of:  map[string]*rate.Limiter{},
+	}
+}
+
+// allow reports whether another event of the namespace may be recorded.
+func (l *limiters) allow(namespace string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limiter := l.of[namespace]
+	if limiter == nil {
+		if len(l.of) >= mostNamespaces { // those that have no event to make up for need not be remembered
+			maps.DeleteFunc(l.of, func(_ string, other *rate.Limiter) bool { return other.TokensAt(now) >= eventsAtOnce })
+		}
+		if len(l.of) >= mostNamespaces {
+			return false
+		}
+		limiter = rate.NewLimiter(eventsASecond, eventsAtOnce)
+		l.of[namespace] = limiter
+	}
+	return limiter.AllowN(now, 1) && l.all.AllowN(now, 1)
+}
+
+// counters has a counter for each object and sort of user. It drops the oldest when there are too many, and cuts
+// what is too long, because users choose the names.
 type counters struct {
 	*prometheus.CounterVec
 	mu    sync.Mutex
@@ -175,7 +211,7 @@ func newCounters(name, help, label string) *counters {
 func (c *counters) add(name, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	labels := [2]string{name, sort(user)}
+	labels := [2]string{wording.Bound(name), sort(user)}
 	if !c.known[labels] {
 		if len(c.order) == mostSeries {
 			c.DeleteLabelValues(c.order[0][:]...)

@@ -316,9 +316,11 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 
 // fresh returns the errors that are not among the earlier ones.
 func fresh(errs, before []error) []error {
-	return slices.DeleteFunc(errs, func(err error) bool {
-		return slices.ContainsFunc(before, func(known error) bool { return known.Error() == err.Error() })
-	})
+	known := make(map[string]bool, len(before))
+	for _, err := range before {
+		known[err.Error()] = true
+	}
+	return slices.DeleteFunc(errs, func(err error) bool { return known[err.Error()] })
 }
 
 // CheckList validates an ImageListPullJob (IMG-045, IMG-046) and returns all errors. old is nil on create;

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
@@ -21,8 +22,10 @@ type Assigner struct {
 	Secrets []appsv1beta1.ReferenceObject
 	// ExtraTTL is the flag --default-ttlseconds-for-always-nodeimage.
 	ExtraTTL time.Duration
-	Now      time.Time
-	Random   func() float64
+	// Busy reports whether an owner of a tag is a job for which Counts is true. If it is nil, every owner is.
+	Busy   func(owner corev1.ObjectReference) bool
+	Now    time.Time
+	Random func() float64
 }
 
 // Assign returns the image of the NodeImage with the job added (IMG-086 to IMG-088). If the job is already
@@ -48,11 +51,7 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 
 	i := slices.IndexFunc(image.Tags, func(t appsv1beta1.ImageTagSpec) bool { return t.Tag == tag })
 	if i < 0 || !owns(&image.Tags[i], a.Job.UID) {
-		if sandbox := sandboxOf(a.Job); sandbox != nil {
-			image.SandboxConfig = sandbox
-		}
-		now := metav1.NewTime(a.Now)
-		policy := a.pullPolicy()
+		policy, from, pull := a.pullPolicy(), known(a.Job.Spec.ImagePullPolicy), true
 		if i < 0 {
 			version := int64(0)
 			if status := TagStatus(node, name, tag); status != nil {
@@ -61,12 +60,27 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: tag, Version: version})
 			i = len(image.Tags) - 1
 		} else {
-			image.Tags[i].Version = following(image.Tags[i].Version)
 			policy = longest(policy, image.Tags[i].PullPolicy)
+			phase := phaseOf(node, name, &image.Tags[i])
+			pull = from == appsv1beta1.PullAlways || phase != appsv1beta1.ImagePhaseSucceeded ||
+				!a.counted(&image.Tags[i])
+			if phase != appsv1beta1.ImagePhaseSucceeded && phase != appsv1beta1.ImagePhaseFailed &&
+				image.Tags[i].ImagePullPolicy == appsv1beta1.PullAlways {
+				from = appsv1beta1.PullAlways // the pull under way is for its owners, too
+			}
+			if pull {
+				image.Tags[i].Version = following(image.Tags[i].Version)
+			}
 		}
 		entry := &image.Tags[i]
-		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy =
-			&now, policy, known(a.Job.Spec.ImagePullPolicy)
+		entry.PullPolicy = policy
+		if pull {
+			now := metav1.NewTime(a.Now)
+			entry.CreatedAt, entry.ImagePullPolicy = &now, from
+			if sandbox := sandboxOf(a.Job); sandbox != nil {
+				image.SandboxConfig = sandbox
+			}
+		}
 		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{
 			APIVersion: appsv1beta1.GroupVersion.String(),
 			Kind:       JobKind,
@@ -83,6 +97,28 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 	}
 
 	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
+}
+
+// phaseOf returns the phase of the pull of this version of a tag, or "" if the node has not answered.
+func phaseOf(
+	node *appsv1beta1.NodeImage, name string, tag *appsv1beta1.ImageTagSpec,
+) appsv1beta1.ImagePullPhase {
+	if status := TagStatus(node, name, tag.Tag); status != nil && status.Version == tag.Version {
+		return status.Phase
+	}
+	return ""
+}
+
+// counted reports whether a job still counts the tag among what is done. Another version would undo that. If no
+// job does, the image may have been deleted from the node since.
+func (a Assigner) counted(tag *appsv1beta1.ImageTagSpec) bool {
+	return len(tag.OwnerReferences) > 0 && (a.Busy == nil || slices.ContainsFunc(tag.OwnerReferences, a.Busy))
+}
+
+// Counts reports whether a job ends and has not ended yet: it still counts its finished tags.
+func Counts(job *appsv1beta1.ImagePullJob) bool {
+	return job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
+		job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
 }
 
 // following returns the next version. Nodes write versions themselves. One that has no valid successor is
@@ -175,12 +211,25 @@ func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	return policy
 }
 
-// longest returns the policy of the newest job, with the longer of the two TTLs.
+// longest returns a policy with the longest times and the most attempts of two, because the jobs of several
+// tenants share a pull (IMG-088).
 func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
-	if before != nil && before.TTLSecondsAfterFinished != nil &&
-		*before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
-		ttl := *before.TTLSecondsAfterFinished
-		policy.TTLSecondsAfterFinished = &ttl
+	if before == nil {
+		return policy
 	}
-	return policy
+
+	backoff := ptr.Deref(before.BackoffLimit, defaultBackoff)
+	if backoff < 0 {
+		backoff = defaultBackoff
+	}
+	merged := &appsv1beta1.ImageTagPullPolicy{
+		TimeoutSeconds: new(max(*policy.TimeoutSeconds, ptr.Deref(before.TimeoutSeconds, defaultTimeout))),
+		BackoffLimit:   new(max(*policy.BackoffLimit, backoff)),
+		TTLSecondsAfterFinished: new(max(*policy.TTLSecondsAfterFinished,
+			ptr.Deref(before.TTLSecondsAfterFinished, 0))),
+	}
+	if policy.ActiveDeadlineSeconds != nil && before.ActiveDeadlineSeconds != nil {
+		merged.ActiveDeadlineSeconds = new(max(*policy.ActiveDeadlineSeconds, *before.ActiveDeadlineSeconds))
+	}
+	return merged
 }

@@ -401,7 +401,8 @@ func TestAssign(t *testing.T) {
 	}
 	second := assign(imagepulltest.Job(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }),
 		imagepulltest.Tagged("a", func(n *appsv1beta1.NodeImage) {
-			n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = new(int32(9999))
+			policy := n.Spec.Images["app"].Tags[0].PullPolicy
+			policy.TTLSecondsAfterFinished, policy.ActiveDeadlineSeconds = new(int32(9999)), new(int64(20))
 		}), 0.5)
 	if second.Version != 3 {
 		t.Errorf("IMG-086, IMG-088: version the second time: got %d, want 3\n%+v", second.Version, second)

@@ -90,18 +90,22 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 		Probe json.RawMessage `json:"livenessProbe"`
 	}
 	if json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &before) != nil {
-		before = nil // somebody else wrote it
+		before = nil // somebody else wrote it, and maybe thousands of them
+	}
+
+	probes := map[string]json.RawMessage{}
+	for i := range before {
+		if probes[before[i].Name] == nil && len(before[i].Probe) > 0 { // the first entry counts
+			probes[before[i].Name] = before[i].Probe
+		}
 	}
 
 	var entries []map[string]any
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if c.LivenessProbe == nil {
-			for j := range before {
-				if before[j].Name == c.Name && len(before[j].Probe) > 0 {
-					entries = append(entries, map[string]any{"name": c.Name, "livenessProbe": before[j].Probe})
-					break // the first entry counts
-				}
+			if probe := probes[c.Name]; probe != nil {
+				entries = append(entries, map[string]any{"name": c.Name, "livenessProbe": probe})
 			}
 			continue
 		}

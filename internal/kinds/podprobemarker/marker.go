@@ -25,9 +25,14 @@ type Marker struct {
 	selector labels.Selector
 }
 
+// Parse parses the selector of a PodProbeMarker. nil parses it anew each time.
+type Parse func(marker *appsv1alpha1.PodProbeMarker) (labels.Selector, error)
+
 // Markers returns the PodProbeMarkers of a list that are carried out, sorted by name, without those that are
 // being deleted or select nothing. left are those beyond the limit.
-func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*appsv1alpha1.PodProbeMarker) {
+func Markers(
+	all []*appsv1alpha1.PodProbeMarker, parse Parse,
+) (markers []Marker, left []*appsv1alpha1.PodProbeMarker) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *appsv1alpha1.PodProbeMarker) int { return cmp.Compare(a.Name, b.Name) })
 	for _, marker := range all {
@@ -36,7 +41,7 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 		case len(markers) == MostMarkers: // no selector beyond the limit is parsed
 			left = append(left, marker)
 		default:
-			if selector := selectorOf(marker); selector != nil {
+			if selector := selectorOf(marker, parse); selector != nil {
 				markers = append(markers, Marker{marker, selector})
 			}
 		}
@@ -46,13 +51,18 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 }
 
 // selectorOf returns nil if nothing is selected: an empty selector does not select all pods.
-func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
+func selectorOf(marker *appsv1alpha1.PodProbeMarker, parse Parse) labels.Selector {
 	spec := marker.Spec.Selector
 	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 ||
 		fieldcheck.SelectorTerms(spec) > fieldcheck.MostSelectorTerms {
 		return nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if parse == nil {
+		parse = func(*appsv1alpha1.PodProbeMarker) (labels.Selector, error) {
+			return metav1.LabelSelectorAsSelector(spec)
+		}
+	}
+	selector, err := parse(marker)
 	if err != nil {
 		return nil
 	}
@@ -66,7 +76,7 @@ func (m *Marker) Selects(of map[string]string) bool { return m.selector.Matches(
 func Matches(
 	marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool,
 ) (n int64) {
-	selector := selectorOf(marker)
+	selector := selectorOf(marker, nil)
 	if selector == nil {
 		return 0
 	}
@@ -81,7 +91,7 @@ func Matches(
 
 // NodesOf returns the nodes of the pods that a PodProbeMarker matches, without duplicates.
 func NodesOf(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod) (nodes []string) {
-	selector := selectorOf(marker)
+	selector := selectorOf(marker, nil)
 	if selector == nil {
 		return nil
 	}

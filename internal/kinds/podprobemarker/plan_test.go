@@ -30,7 +30,7 @@ func newScene(pods []*corev1.Pod, markers ...*marker) *scene {
 	s := &scene{markers: markers, Snapshot: Snapshot{Name: "n", Node: given.Node("n"), Pods: pods, Now: given.Noon.Time}}
 	s.List = &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	s.Markers = func(namespace string) []Marker {
-		found, _ := Markers(slices.DeleteFunc(slices.Clone(s.markers), func(m *marker) bool { return m.Namespace != namespace }))
+		found, _ := Markers(slices.DeleteFunc(slices.Clone(s.markers), func(m *marker) bool { return m.Namespace != namespace }), nil)
 		return found
 	}
 	s.Ports = Port
@@ -308,7 +308,7 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 		all = append(all, given.Marker(fmt.Sprintf("m%03d", i), given.Probe("idle")))
 	}
 	slices.Reverse(all)
-	kept, left := Markers(all)
+	kept, left := Markers(all, nil)
 	if len(kept) != 500 {
 		t.Errorf("number kept: got %d, want 500\n%d", len(kept), len(left))
 	} else if kept[0].Name != "m000" {
@@ -322,7 +322,7 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 	none.Spec.Selector = &metav1.LabelSelector{}
 	broken := given.Marker("broken", given.Probe("idle"))
 	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
-	if kept, left := Markers([]*marker{none, broken}); len(kept)+len(left) > 0 {
+	if kept, left := Markers([]*marker{none, broken}, nil); len(kept)+len(left) > 0 {
 		t.Errorf("number of kept and left: got %d, want 0\n%v", len(kept)+len(left), kept)
 	}
 	pods := []*corev1.Pod{given.Pod("a"), given.Pod("b", labelled(nil)), given.Pod("c", func(p *corev1.Pod) { p.Spec.NodeName = "gone" })}
@@ -444,7 +444,7 @@ func TestPodProbeMarkersThatAreTooManyCostNothing(t *testing.T) {
 		}
 		all = append(all, m)
 	}
-	few, many := testing.AllocsPerRun(1, func() { Markers(all[:MostMarkers]) }), testing.AllocsPerRun(1, func() { Markers(all) })
+	few, many := testing.AllocsPerRun(1, func() { Markers(all[:MostMarkers], nil) }), testing.AllocsPerRun(1, func() { Markers(all, nil) })
 	if many > few+1000 {
 		t.Errorf("%v allocations for 500, %v for 3000", few, many)
 	}

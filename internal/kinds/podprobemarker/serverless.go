@@ -20,7 +20,7 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 	var took []appsv1alpha1.PodContainerProbe
 	var from []string
 	conditions, pairs, bytes := map[string]bool{}, map[[2]string]bool{}, 0
-	markers, _ := Markers(all)
+	markers, _ := Markers(all, nil)
 
 	for i := range markers {
 		if !markers[i].Selects(pod.Labels) {

@@ -151,7 +151,7 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedNa
 	kinds, _ := r.served.Of(advancedcronjob.Kinds)
 	for _, kind := range kinds {
 		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace),
-			client.MatchingFields{byUnrecorded: name.Name})
+			client.MatchingFields{byUnrecorded: name.Name}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return err
 		}

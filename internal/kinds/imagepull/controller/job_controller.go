@@ -397,6 +397,7 @@ func (r *JobReconciler) apply(
 		Job:      job,
 		Secrets:  s.Secrets,
 		ExtraTTL: r.Options.ExtraTTL,
+		Busy:     func(owner corev1.ObjectReference) bool { return r.busy(ctx, owner) },
 		Now:      s.Now,
 		Random:   r.Random,
 	}
@@ -430,6 +431,14 @@ func (r *JobReconciler) apply(
 	}
 
 	return err
+}
+
+// busy reports whether an owner of a tag still counts it among what is done.
+func (r *JobReconciler) busy(ctx context.Context, owner corev1.ObjectReference) bool {
+	job := &appsv1beta1.ImagePullJob{}
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
+	return imagepull.IsJob(owner) && r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy) == nil &&
+		job.UID == owner.UID && imagepull.Counts(job)
 }
 
 // statusDocument returns a status as a merge patch, in which an empty list is null.

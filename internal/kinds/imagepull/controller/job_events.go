@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +27,8 @@ const coalesce = 300 * time.Millisecond
 type jobEvents struct {
 	reader client.Reader
 	rooms  *imagepull.Rooms
+	// selectors are those of jobs, of which each event of a NodeImage or a pod needs many.
+	selectors reconcile.Selectors
 }
 
 type queue = reconcile.Queue
@@ -49,7 +50,7 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 		}
 		was, is := withName(before), withName(after)
 		j.unfinished(ctx, "", func(job *appsv1beta1.ImagePullJob) {
-			if job.Spec.PodSelector != nil || selects(job, was) != selects(job, is) {
+			if job.Spec.PodSelector != nil || j.selects(job, was) != j.selects(job, is) {
 				add(q, job.Namespace, job.Name)
 			}
 		})
@@ -70,7 +71,7 @@ func withName(node *appsv1beta1.NodeImage) labels.Set {
 const nameKey = " name"
 
 // selects reports whether the job's own selector selects a NodeImage with these labels.
-func selects(job *appsv1beta1.ImagePullJob, node labels.Set) bool {
+func (j *jobEvents) selects(job *appsv1beta1.ImagePullJob, node labels.Set) bool {
 	if node == nil {
 		return false
 	}
@@ -90,7 +91,7 @@ func selects(job *appsv1beta1.ImagePullJob, node labels.Set) bool {
 		return false
 	}
 
-	matching, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
+	matching, err := j.selectors.Of(job, "selector", &selector.LabelSelector)
 	return err == nil && matching.Matches(node)
 }
 
@@ -159,7 +160,7 @@ func (j *jobEvents) ofPods() handler.EventHandler {
 			if job.Spec.PodSelector == nil {
 				return
 			}
-			matching, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
+			matching, err := j.selectors.Of(job, "podSelector", &job.Spec.PodSelector.LabelSelector)
 			if err == nil && (was && matching.Matches(labels.Set(before.Labels))) !=
 				(is && matching.Matches(labels.Set(after.Labels))) {
 				add(q, job.Namespace, job.Name)

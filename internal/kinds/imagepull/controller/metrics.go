@@ -42,12 +42,18 @@ func (m *meters) all() []prometheus.Collector {
 	return []prometheus.Collector{m.running, m.copies, m.results}
 }
 
-// askedBy returns the kind of the object that created the job, or ImagePullJob if no object did.
+// askedBy returns the kind of the object that created the job, or ImagePullJob if no object did. Users choose
+// the kinds of owners, so those that create no jobs are not told apart.
 func askedBy(job *appsv1beta1.ImagePullJob) string {
-	if owner := metav1.GetControllerOfNoCopy(job); owner != nil {
+	owner := metav1.GetControllerOfNoCopy(job)
+	if owner == nil {
+		return "ImagePullJob"
+	}
+	switch owner.Kind {
+	case "ImageListPullJob", "CloneSet", "StatefulSet", "DaemonSet", "SidecarSet":
 		return owner.Kind
 	}
-	return "ImagePullJob"
+	return "other"
 }
 
 func (m *meters) observe(object *appsv1beta1.ImagePullJob, plan *imagepull.JobPlan, running bool) {

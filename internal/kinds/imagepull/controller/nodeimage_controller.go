@@ -84,7 +84,7 @@ type NodeReconciler struct {
 
 	mu   sync.Mutex
 	used map[string]inUse
-	gone map[types.UID]bool // jobs that no longer exist
+	gone goneJobs
 	told map[string]telling // what nodes reported of their pulls, by the name of the NodeImage
 }
 
@@ -329,7 +329,7 @@ func (r *NodeReconciler) jobUID(
 	}
 
 	r.mu.Lock()
-	gone := r.gone[wanted]
+	gone := r.gone.known[wanted]
 	r.mu.Unlock()
 	if gone {
 		return "", true
@@ -344,22 +344,40 @@ func (r *NodeReconciler) jobUID(
 	if found.UID != wanted {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.gone == nil || len(r.gone) >= maxGone {
-			r.gone = map[types.UID]bool{}
-		}
-		r.gone[wanted] = true
+		r.gone.add(wanted)
 	}
 
 	return found.UID, true
 }
 
-// maxGone is the maximum number of deleted jobs that are remembered.
-const maxGone = 1000
+// maxGone is the maximum number of deleted jobs that are remembered. A NodeImage has room for half as many owners.
+const maxGone = 16_000
+
+// goneJobs holds the jobs that were found not to exist any more, the oldest first in order.
+type goneJobs struct {
+	known map[types.UID]bool
+	order []types.UID
+}
+
+// add remembers a job. If there are too many, the oldest is forgotten: all others may be asked about still, by
+// each node that had them.
+func (g *goneJobs) add(uid types.UID) {
+	if g.known[uid] {
+		return
+	}
+	if g.known == nil {
+		g.known = map[types.UID]bool{}
+	}
+	if len(g.order) == maxGone {
+		delete(g.known, g.order[0])
+		g.order = g.order[1:]
+	}
+	g.known[uid], g.order = true, append(g.order, uid)
+}
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
 	job, err := r.job(ctx, namespace, name)
-	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
-		job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
+	return err != nil || job != nil && imagepull.Counts(job)
 }
 
 // inUse records who uses a secret. Memory is only trusted for a secret that is in use: before a reference is

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,12 @@ type Secrets struct {
 	Namespace string
 	// Copies counts the copies; it may be nil (IMG-205).
 	Copies prometheus.Gauge
+
+	learning sync.Mutex
+	learnt   bool
+
+	mu    sync.Mutex
+	known known
 }
 
 // copyName returns the n-th name for the copy of a secret. It depends on the UID of the source, which is
@@ -110,9 +117,10 @@ func (s *Secrets) Sync(
 	direct := job.Namespace == s.Namespace
 	var all []metav1.PartialObjectMetadata
 	if !direct {
-		if all, err = s.all(ctx); err != nil {
+		if all, err = s.of(ctx, job.Namespace); err != nil {
 			return nil, nil, err
 		}
+		s.uses(key)
 	}
 
 	keep := map[string]bool{}
@@ -159,9 +167,18 @@ func (s *Secrets) Sync(
 }
 
 // Release removes the job from all copies, and deletes those that no other job uses (IMG-120). A missing
-// namespace has no copies, and a terminating one loses them anyway (IMG-121).
+// namespace has no copies, and a terminating one loses them anyway (IMG-121). Tenants create and delete as many
+// jobs as they like: the copies of all tenants are not listed for those that use none.
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
-	all, err := s.all(ctx)
+	_, err := s.learn(ctx)
+	if err == nil && s.unused(job.String()) {
+		return nil
+	}
+
+	var all []metav1.PartialObjectMetadata
+	if err == nil {
+		all, err = s.of(ctx, job.Namespace)
+	}
 	if err != nil {
 		// The right to list is deleted with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
@@ -174,23 +191,15 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		return err
 	}
 
-	return s.release(ctx, all, job.String(), nil)
+	if err := s.release(ctx, all, job.String(), nil); err != nil {
+		return err
+	}
+
+	s.released(job.String())
+	return nil
 }
 
-// all lists the secrets in the namespace of the copies without their data: those of one tenant may exceed the
-// memory of a manager.
-func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := s.Live.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
-	}
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // needed for writes
-	}
-	return list.Items, nil
-}
-
+// release removes a job from the copies of its namespace, and deletes those that no other job uses.
 func (s *Secrets) release(
 	ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool,
 ) error {
@@ -199,11 +208,7 @@ func (s *Secrets) release(
 		present = map[string]bool{}
 	}
 
-	defer func() {
-		if s.Copies != nil {
-			s.Copies.Set(float64(len(present)))
-		}
-	}()
+	defer func() { s.count(namespaceOf(job), len(present)) }()
 	for i := range all {
 		secret := &all[i]
 		using := users(secret)
@@ -337,7 +342,7 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.Namespace,
 				Name:      copyName(source, n),
-				Labels:    map[string]string{pub.SecretCopy: "true"},
+				Labels:    map[string]string{pub.SecretCopy: "true", pub.SecretCopyOf: source.Namespace},
 				Annotations: map[string]string{
 					pub.SecretSource:     key.String(),
 					pub.SecretReferences: job,

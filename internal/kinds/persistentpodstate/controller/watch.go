@@ -16,17 +16,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
 // Limits of the reads from the API server when pods are created: readingTime is how long a pod waits,
-// readAtOnce how many objects this process reads at the same time. Pods of one workload that are created
-// together share a read.
+// readAtOnce how many objects this process reads at the same time, readOfNamespace how many of them are of one
+// namespace. Pods of one workload that are created together share a read.
 const (
-	readingTime = 2 * time.Second
-	readAtOnce  = 16
+	readingTime     = 2 * time.Second
+	readAtOnce      = 16
+	readOfNamespace = 4
 )
 
 // Watch follows PersistentPodStates on every replica, for the admission of new pods.
@@ -42,7 +44,7 @@ type Watch struct {
 	listsRead func() bool
 
 	reads    matchconditions.Together[types.NamespacedName, *appsv1beta1.PersistentPodState]
-	places   chan struct{}
+	turns    *framework.Turns
 	memory   matchconditions.Memory[matchconditions.Controlled]
 	deadline time.Duration
 }
@@ -64,7 +66,7 @@ func newWatch(
 		listsRead: ready,
 		log:       log,
 		now:       now,
-		places:    make(chan struct{}, readAtOnce),
+		turns:     framework.NewTurnsOf(readOfNamespace, readAtOnce),
 		deadline:  readingTime,
 	}
 	w.reads.Limit = readingTime
@@ -165,12 +167,11 @@ func (w *Watch) read(
 	ctx, cancel := context.WithTimeout(ctx, w.deadline)
 	defer cancel()
 	return w.reads.Do(ctx, name, func(ctx context.Context) (*appsv1beta1.PersistentPodState, error) {
-		select {
-		case w.places <- struct{}{}:
-			defer func() { <-w.places }()
-		case <-ctx.Done():
+		over, came := w.turns.Wait(ctx, name.Namespace)
+		if !came {
 			return nil, fmt.Errorf("many pods are being created: %w", ctx.Err())
 		}
+		defer over()
 
 		state := &appsv1beta1.PersistentPodState{}
 		err := w.live.Get(ctx, name, state)

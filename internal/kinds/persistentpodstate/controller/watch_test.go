@@ -208,8 +208,8 @@ func TestReadsForPodsAreBounded(t *testing.T) {
 			t.Fatal("a must was broken")
 		}
 	}
-	if got := most.Load(); got > readAtOnce {
-		t.Errorf("most.Load(): got %d, want at most %d", got, readAtOnce)
+	if got := most.Load(); got > readOfNamespace {
+		t.Errorf("most.Load(): got %d, want at most %d", got, readOfNamespace)
 	}
 	if got := reads.Load(); got > 200 {
 		t.Errorf("reads.Load(): got %d, want at most 200", got)

@@ -20,12 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// mostEvents is the maximum number of events of a pass, and mostSame how many answers about a pod are
-// remembered.
-const (
-	mostEvents = 20
-	mostSame   = 100
-)
+// mostEvents is the maximum number of events of a pass.
+const mostEvents = 20
 
 // NodeReconciler carries out the plans of nodes. Its fields are exported for tests.
 type NodeReconciler struct {
@@ -38,7 +34,9 @@ type NodeReconciler struct {
 	// wake requests a pass over a PodProbeMarker.
 	wake   func(namespace, name string)
 	memory reconcile.Memory[memory]
-	mu     sync.Mutex
+	// selectors are those of PodProbeMarkers.
+	selectors reconcile.Selectors
+	mu        sync.Mutex
 	// told maps a node to the PodProbeMarkers, as namespace/name, with probes in its NodePodProbe or in a
 	// version of it that is being written.
 	told map[string]map[string]bool
@@ -54,13 +52,14 @@ type memory struct {
 
 // known is what is remembered about a pod because the caches do not keep it.
 type known struct {
-	// ports maps a container and the name of a port to its number; nil until they were read.
+	// ports maps a container and the name of a port to its number; nil until the pod was read.
 	ports map[[2]string]int32
 	// sum is the checksum of the annotations that the pod was found to have; 0 means none.
 	sum uint64
-	// same holds the questions whether a container was replaced that were answered with no. They include what
-	// the caches keep of the containers.
-	same map[string]bool
+	// running maps a container to since when it runs, which is nil if it does not. It holds while the
+	// checksum that the caches keep of the containers is containers.
+	running    map[string]*corev1.ContainerStateRunning
+	containers string
 	// marked is when its labels and annotations were last written, and later is how long the next write must
 	// wait.
 	marked time.Time

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,7 +87,7 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		if err != nil {
 			s.failed = err
 		}
-		read[namespace], _ = podprobemarker.Markers(all)
+		read[namespace], _ = podprobemarker.Markers(all, r.parse)
 		return read[namespace]
 	}
 	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
@@ -126,6 +127,12 @@ func (r *NodeReconciler) markers(
 	return all, nil
 }
 
+// parse returns the selector of a PodProbeMarker, parsed once for each generation: all of a namespace are needed for
+// each event of one of its pods, and the events of other pods wait for that.
+func (r *NodeReconciler) parse(marker *appsv1alpha1.PodProbeMarker) (labels.Selector, error) {
+	return r.selectors.Of(marker, "selector", marker.Spec.Selector)
+}
+
 // whole reads a pod from the API server; it returns nil if the pod is gone.
 func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	found := &corev1.Pod{}
@@ -138,16 +145,52 @@ func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 	return found, nil
 }
 
-// read reads a pod for the plan. If that fails or the pod is gone, it sets failed, and the plan, which is
-// incomplete then, is not carried out.
-func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
+// read reads a pod for the plan, and remembers what the plan asks of it. If that fails or the pod is gone, it sets
+// failed, and the plan, which is incomplete then, is not carried out: nothing more is read for it.
+func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) (read bool) {
+	if s.failed != nil {
+		return false
+	}
+
 	found, err := r.whole(ctx, pod)
 	switch {
-	case s.failed != nil && !reconcile.IsStalePlan(s.failed):
 	case err != nil:
 		s.failed = err
+		return false
 	case found == nil: // its deletion event will follow
 		s.failed = reconcile.ErrStalePlan
+		return false
+	}
+
+	of := s.memory.pods[pod.UID]
+	of.ports, of.running, of.containers = ports(found), running(found), pod.Status.Message
+	return true
+}
+
+// ports returns the numbers of the named ports of a pod.
+func ports(pod *corev1.Pod) map[[2]string]int32 {
+	found := map[[2]string]int32{}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for _, port := range containers[i].Ports {
+				if number, ok := podprobemarker.Port(pod, containers[i].Name, port.Name); ok && port.Name != "" {
+					found[[2]string{containers[i].Name, port.Name}] = number
+				}
+			}
+		}
+	}
+	return found
+}
+
+// running returns since when the containers of a pod run; nil is for those that do not.
+func running(pod *corev1.Pod) map[string]*corev1.ContainerStateRunning {
+	found := map[string]*corev1.ContainerStateRunning{}
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
+	} {
+		for i := range statuses {
+			found[statuses[i].Name] = statuses[i].State.Running
+		}
 	}
 	return found
 }
@@ -157,58 +200,30 @@ func (r *NodeReconciler) port(
 	ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string,
 ) (int32, bool) {
 	of := s.memory.pods[pod.UID]
-	if of.ports == nil {
-		found := s.read(ctx, r, pod)
-		if found == nil {
-			return 0, false
-		}
-		of.ports = map[[2]string]int32{}
-		for _, containers := range [][]corev1.Container{found.Spec.InitContainers, found.Spec.Containers} {
-			for i := range containers {
-				for _, port := range containers[i].Ports {
-					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok &&
-						port.Name != "" {
-						of.ports[[2]string{containers[i].Name, port.Name}] = number
-					}
-				}
-			}
-		}
+	if of.ports == nil && !s.read(ctx, r, pod) {
+		return 0, false
 	}
-
 	number, found := of.ports[[2]string{container, name}]
 	return number, found
 }
 
-// replaced reports whether a container started after that time.
+// replaced reports whether a container started after that time. The caches keep a checksum of the containers of a
+// pod, in the message of its status: a pod is read when that has changed, and not for each probe, of which it may
+// have as many as users like.
 func (r *NodeReconciler) replaced(
 	ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time,
 ) bool {
-	of, found := s.memory.pods[pod.UID], pod
-	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
-	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
-		if of.same[about] {
+	of := s.memory.pods[pod.UID]
+	now := of.running
+	if slim.Whole(pod) {
+		now = running(pod)
+	} else if now == nil || of.containers != pod.Status.Message {
+		if !s.read(ctx, r, pod) {
 			return false
 		}
-		if found = s.read(ctx, r, pod); found == nil {
-			return false
-		}
+		now = of.running
 	}
 
-	for _, statuses := range [][]corev1.ContainerStatus{
-		found.Status.ContainerStatuses, found.Status.InitContainerStatuses,
-	} {
-		for i := range statuses {
-			if running := statuses[i].State.Running; statuses[i].Name == container {
-				if running == nil || running.StartedAt.After(since) {
-					return true
-				}
-			}
-		}
-	}
-	if of.same == nil || len(of.same) > mostSame {
-		of.same = map[string]bool{}
-	}
-
-	of.same[about] = true
-	return false
+	state, known := now[container]
+	return known && (state == nil || state.StartedAt.After(since))
 }

@@ -270,7 +270,7 @@ func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Po
 				log.FromContext(ctx).Error(err, "Listing PodProbeMarkers of a pod")
 				return
 			}
-			read[pod.Namespace], _ = podprobemarker.Markers(all)
+			read[pod.Namespace], _ = podprobemarker.Markers(all, r.Nodes.parse)
 		}
 
 		for _, marker := range read[pod.Namespace] {

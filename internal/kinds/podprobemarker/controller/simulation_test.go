@@ -216,7 +216,7 @@ func (w *world) judge() {
 					all = append(all, object.(*appsv1alpha1.PodProbeMarker))
 				}
 			}
-			markers, _ := podprobemarker.Markers(all)
+			markers, _ := podprobemarker.Markers(all, nil)
 			return markers
 		}
 		if left := podprobemarker.PlanNode(&s).String(); left != "" {
