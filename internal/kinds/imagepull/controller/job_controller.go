@@ -374,6 +374,7 @@ func (r *JobReconciler) apply(
 	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
+			r.Secrets.uses(client.ObjectKeyFromObject(job).String()) // maybe by the word of a manager that led before
 			if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {
 				return err
 			}

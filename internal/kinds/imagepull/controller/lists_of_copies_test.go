@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -76,6 +77,29 @@ func TestJobsWithoutSecretsListNoCopies(t *testing.T) {
 	lists = 0
 	if absent("later"); lists > 0 {
 		t.Errorf("a job that was released: %d lists, want none", lists)
+	}
+}
+
+// IMG-120 (part): a manager that led before made a copy for a job a moment ago, which this one does not know. The job names
+// secrets, and they are released when it is deleted.
+func TestAJobThatNamesSecretsIsReleasedAnyway(t *testing.T) {
+	c := fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson))
+	r := &JobReconciler{API: &own.API{Client: c, Live: c, Now: time.Now}, Secrets: secretsOn(c)}
+	if _, err := r.absent(t.Context(), types.NamespacedName{Namespace: "shop", Name: "other"}); err != nil { // it lists the copies
+		t.Fatal(err)
+	}
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+		j.Namespace, j.Name, j.Spec.PullSecrets = "shop", "late", []string{"login"}
+	})
+	copied := login("config", corev1.SecretTypeDockerConfigJson)
+	copied.Name, copied.Labels = "copy", map[string]string{pub.SecretCopyOf: "shop"}
+	copied.Annotations = map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/late", pub.SecretMode: pub.SecretModeBatch}
+	if err := c.Create(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.apply(t.Context(), &jobMemory{}, &imagepull.JobSnapshot{Job: job}, &imagepull.JobPlan{Finish: true})
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); !apierrors.IsNotFound(err) {
+		t.Errorf("the copy after the end of its job: got %v, want it to be gone", err)
 	}
 }
 
