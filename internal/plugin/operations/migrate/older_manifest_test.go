@@ -22,7 +22,7 @@ func TestAnOlderManifestInAFileDoesNotRollPodsBack(t *testing.T) {
 	// The first one dies with the deletion, which does not arrive.
 	c.Before = func(r plugintest.Request) error {
 		if r.Method == http.MethodDelete && !strings.Contains(r.Query, "dryRun=All") && len(r.Body) > 0 &&
-			!strings.Contains(string(r.Body), "dryRun") {
+			!strings.Contains(r.Body, "dryRun") {
 			return errors.New("died")
 		}
 		return nil
