@@ -106,18 +106,30 @@ func (g *Guard) unholdSome(
 	return errors.Join(errs...)
 }
 
-// unholdKind removes a finalizer from objects of a kind.
+// unholdKind removes a finalizer from objects of a kind, in the first version that is served: definitions may have been
+// replaced by older ones since the mapper asked for versions.
 func (g *Guard) unholdKind(
 	ctx context.Context, kind schema.GroupKind, finalizer string, leaving bool,
 ) (errs []error) {
-	mapping, err := g.Client.RESTMapper().RESTMapping(kind)
+	mappings, err := g.Client.RESTMapper().RESTMappings(kind)
 	if meta.IsNoMatchError(err) {
 		return nil
 	}
 	if err != nil {
 		return []error{fmt.Errorf("asking whether %s is served: %w", kind, err)}
 	}
+	for _, mapping := range mappings {
+		if errs = g.unholdVersion(ctx, mapping.GroupVersionKind, finalizer, leaving); !apierrors.IsNotFound(errors.Join(errs...)) {
+			return errs
+		}
+	}
+	return nil
+}
 
+// unholdVersion is unholdKind for one version. It returns NotFound if that is not served.
+func (g *Guard) unholdVersion(
+	ctx context.Context, kind schema.GroupVersionKind, finalizer string, leaving bool,
+) (errs []error) {
 	unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
 		if leaving && object.GetDeletionTimestamp() == nil {
 			return nil
@@ -126,14 +138,14 @@ func (g *Guard) unholdKind(
 	}
 	for next, more := "", true; more; more = next != "" {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(mapping.GroupVersionKind)
+		list.SetGroupVersionKind(kind)
 		if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
-			return append(errs, fmt.Errorf("reading objects of kind %s: %w", kind, err))
+			return append(errs, fmt.Errorf("reading objects of kind %s: %w", kind.GroupKind(), err))
 		}
 		for i := range list.Items {
 			if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil &&
 				len(errs) < mostTold {
-				errs = append(errs, fmt.Errorf("%s %s/%s: %w", kind, list.Items[i].GetNamespace(),
+				errs = append(errs, fmt.Errorf("%s %s/%s: %w", kind.GroupKind(), list.Items[i].GetNamespace(),
 					list.Items[i].GetName(), err))
 			}
 		}
