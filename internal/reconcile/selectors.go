@@ -10,9 +10,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
-// mostSelectorsKept is how many parsed selectors Selectors keeps, each counted with its labels and values. That
-// is some dozens of megabytes at most.
-const mostSelectorsKept = 400_000
+// mostSelectorsKept is how many bytes the parsed selectors have that Selectors keeps, about: their texts, and termSize for each
+// label and value.
+const mostSelectorsKept, termSize = 48 << 20, 100
 
 // Selectors keeps parsed selectors of objects, since parsing one at each event would hold up the events of all
 // other objects. The zero value is empty. It is safe for concurrent use.
@@ -23,15 +23,15 @@ type Selectors struct {
 }
 
 type selectorKey struct {
-	uid        types.UID
-	generation int64
-	field      string
+	uid   types.UID
+	field string
 }
 
 type parsedSelector struct {
-	selector labels.Selector
-	err      error
-	size     int
+	generation int64
+	selector   labels.Selector
+	err        error
+	size       int
 }
 
 // Of returns the selector in the field of an object, parsed once for each generation of the object. As for
@@ -40,19 +40,19 @@ type parsedSelector struct {
 func (s *Selectors) Of(
 	object metav1.Object, field string, selector *metav1.LabelSelector,
 ) (labels.Selector, error) {
-	key := selectorKey{object.GetUID(), object.GetGeneration(), field}
-	if selector == nil || key.uid == "" || key.generation == 0 {
+	key, generation := selectorKey{object.GetUID(), field}, object.GetGeneration()
+	if selector == nil || key.uid == "" || generation == 0 {
 		return metav1.LabelSelectorAsSelector(selector)
 	}
 
 	s.mu.Lock()
 	found, ok := s.kept[key]
 	s.mu.Unlock()
-	if ok {
+	if ok && found.generation == generation {
 		return found.selector, found.err
 	}
 
-	made := parsedSelector{size: 1 + fieldcheck.SelectorTerms(selector)}
+	made := parsedSelector{generation: generation, size: selector.Size() + termSize*(1+fieldcheck.SelectorTerms(selector))}
 	made.selector, made.err = metav1.LabelSelectorAsSelector(selector)
 	s.keep(key, made)
 	return made.selector, made.err

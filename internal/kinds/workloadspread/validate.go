@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
@@ -56,22 +57,27 @@ type Environment struct {
 func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
-	errs = append(errs, validatePaths(spread.Spec.TargetFilter, spec.Child("targetFilter", "replicasPathList"))...)
+	if old == nil {
+		old = &appsv1beta1.WorkloadSpread{}
+	}
+	was := ptr.Deref(old.Spec.TargetFilter, appsv1beta1.TargetFilter{}) // what is stored may become shorter step by step
+	errs = append(errs, validatePaths(spread.Spec.TargetFilter, len(was.ReplicasPathList),
+		spec.Child("targetFilter", "replicasPathList"))...)
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
 				"selector: "+err.Error()))
 		}
-		if n := fieldcheck.SelectorTerms(filter.Selector); n > fieldcheck.MostSelectorTerms {
+		stored := 0
+		if was.Selector != nil {
+			stored = fieldcheck.SelectorTerms(was.Selector)
+		}
+		if n := fieldcheck.SelectorTerms(filter.Selector); n > max(fieldcheck.MostSelectorTerms, stored) {
 			errs = append(errs, field.TooMany(spec.Child("targetFilter", "selector"), n, fieldcheck.MostSelectorTerms))
 		}
 	}
 
-	stored := 0
-	if old != nil {
-		stored = len(old.Spec.Subsets)
-	}
-	if n := len(spread.Spec.Subsets); n > max(mostSubsets, stored) {
+	if n := len(spread.Spec.Subsets); n > max(mostSubsets, len(old.Spec.Subsets)) {
 		return append(errs, field.TooMany(spec.Child("subsets"), n, mostSubsets))
 	}
 
@@ -83,11 +89,11 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 // each new pod, and stand in errors.
 const mostPaths, mostPath = 100, 500
 
-func validatePaths(filter *appsv1beta1.TargetFilter, path *field.Path) field.ErrorList {
+func validatePaths(filter *appsv1beta1.TargetFilter, stored int, path *field.Path) field.ErrorList {
 	if filter == nil {
 		return nil
 	}
-	if n := len(filter.ReplicasPathList); n > mostPaths {
+	if n := len(filter.ReplicasPathList); n > max(mostPaths, stored) {
 		return field.ErrorList{field.TooMany(path, n, mostPaths)}
 	}
 

@@ -135,7 +135,7 @@ func missing(ctx context.Context, s *session, children []advancedcronjob.Child) 
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		case err != nil:
 			return fmt.Errorf("looking for %s %s, which the status lists: %w", kind, ref.Name, err)
-		case advancedcronjob.OwnerOf(child) == s.Object.UID:
+		case advancedcronjob.OwnerOf(child) == s.Object.UID && !known[child.GetUID()]: // otherwise it was replaced under its name
 			return reconcile.ErrStalePlan
 		}
 	}

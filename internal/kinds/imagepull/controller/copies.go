@@ -130,6 +130,14 @@ func (s *Secrets) learn(ctx context.Context) (all []metav1.PartialObjectMetadata
 	return nil, nil
 }
 
+// learnAgain lets all copies be listed once more, because one lacks its label: an earlier release has made it just now, or
+// somebody has taken the label off.
+func (s *Secrets) learnAgain() {
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	s.learnt = false
+}
+
 // of lists the copies of the secrets of a namespace.
 func (s *Secrets) of(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	all, err := s.learn(ctx)

@@ -362,8 +362,11 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 		present := &corev1.Secret{}
 		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil ||
 			present.Annotations[pub.SecretSource] == key.String() {
-			// Another job has just created it and the cache is stale, or it cannot be read: the next attempt
-			// finds it.
+			// Another job has just created it and the cache is stale, or it cannot be read, or it lacks the label by
+			// which copies are found: the next attempt finds it.
+			if err == nil && present.Labels[pub.SecretCopyOf] != source.Namespace {
+				s.learnAgain()
+			}
 			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name,
 				fmt.Errorf("it was made just now"))
 		}

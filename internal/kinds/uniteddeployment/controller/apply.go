@@ -32,8 +32,9 @@ const attempts = 5
 // application carries out one plan.
 type application struct {
 	*session
-	plan  *uniteddeployment.Plan
-	lives func() error
+	plan     *uniteddeployment.Plan
+	snapshot *uniteddeployment.Snapshot
+	lives    func() error
 	// vacant reads once why no child may be created, by subset.
 	vacant func() (map[string]error, error)
 
@@ -44,8 +45,10 @@ type application struct {
 }
 
 // apply carries out a plan, and returns when to requeue for what is left.
-func apply(ctx context.Context, s *session, plan *uniteddeployment.Plan) (time.Duration, error) {
-	a := &application{session: s, plan: plan}
+func apply(
+	ctx context.Context, s *session, snapshot *uniteddeployment.Snapshot, plan *uniteddeployment.Plan,
+) (time.Duration, error) {
+	a := &application{session: s, plan: plan, snapshot: snapshot}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
 	a.vacant = sync.OnceValues(func() (map[string]error, error) { return a.vacancies(ctx) })
 

@@ -32,7 +32,7 @@ func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, e
 	}
 
 	r.meters.tell(s.Name.Namespace, s.Name.Name, plan)
-	after, err := apply(ctx, s, plan)
+	after, err := apply(ctx, s, &snapshot, plan)
 	reconcile.MinRequeue(&done.After, after)
 	reconcile.MinRequeue(&done.After, s.Again())
 	return done, err

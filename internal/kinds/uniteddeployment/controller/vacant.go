@@ -3,8 +3,10 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
@@ -21,6 +23,10 @@ const workloadsAtOnce = 100
 func (a *application) vacancies(ctx context.Context) (map[string]error, error) {
 	taken := map[string]error{}
 	kind := a.plan.Template.Kind
+	known := map[types.UID]bool{} // whatever their labels say, the plan knows of which subset they are
+	for _, child := range slices.Concat(a.snapshot.Children, a.snapshot.Orphans) {
+		known[child.Object.GetUID()] = true
+	}
 	list := &metav1.PartialObjectMetadataList{}
 	for more := true; more; more = list.Continue != "" {
 		list.SetGroupVersionKind(kind.GroupVersionKind().GroupVersion().WithKind(kind.Name() + "List"))
@@ -32,7 +38,7 @@ func (a *application) vacancies(ctx context.Context) (map[string]error, error) {
 			object := &list.Items[i]
 			owner := metav1.GetControllerOfNoCopy(object)
 			switch subset, of := object.Labels[uniteddeployment.SubsetName], uniteddeployment.OwnerOf(object); {
-			case object.DeletionTimestamp != nil:
+			case object.DeletionTimestamp != nil, known[object.UID]:
 			case of == a.Object.UID, orphan(object) && a.matches(object):
 				taken[subset] = reconcile.ErrStalePlan // the next plan will know it
 			case of != "" && owner.Name == a.Object.Name && taken[subset] == nil:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -326,7 +327,7 @@ func (t *takeover) fits(ctx context.Context, saved *unstructured.Unstructured) e
 	}
 	const advice = "it was changed after its manifest was kept; nothing was created: another file may have the newer manifest (--backup)"
 	for _, pod := range left {
-		if hash := pod.Labels["controller-revision-hash"]; len(from.revisions) > 0 && !slices.Contains(from.revisions, hash) {
+		if hash := pod.Labels[appsv1.ControllerRevisionHashLabelKey]; len(from.revisions) > 0 && !slices.Contains(from.revisions, hash) {
 			return fmt.Errorf("pod %s of %s is of revision %s, and the manifest of revision %s: %s", pod.Name, t.source, hash,
 				from.revisions[0], advice)
 		}
@@ -343,10 +344,12 @@ func (t *takeover) orphans(ctx context.Context, workload *unstructured.Unstructu
 	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pods.Active(pod) || !t.left(pod) }), err
 }
 
-// left reports whether the source has left a pod behind, or is leaving it behind.
+// left reports whether the source has left a pod behind, or is leaving it behind. Pods that it did not make have no revision,
+// such as copies to debug.
 func (t *takeover) left(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
-	return (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-")
+	return (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-") &&
+		pod.Labels[appsv1.ControllerRevisionHashLabelKey] != ""
 }
 
 // pods returns the pods that a workload selects.

@@ -127,7 +127,7 @@ func (t *takeover) goBack(ctx context.Context) error {
 	}
 
 	t.step("Verify")
-	return t.verify(ctx, t.goOn)
+	return errors.Join(t.verify(ctx, t.goOn), t.releaseRuns(ctx))
 }
 
 // stopOurs stops the manager of the project. The pods are compared later with their state at this moment.
@@ -198,7 +198,7 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 		}
 	}
 
-	return t.releaseRuns(ctx)
+	return nil
 }
 
 // releaseRuns takes the finalizer off children of AdvancedCronJobs that Afloat's manager had created and not yet recorded
