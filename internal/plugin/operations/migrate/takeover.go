@@ -344,12 +344,15 @@ func (t *takeover) orphans(ctx context.Context, workload *unstructured.Unstructu
 	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pods.Active(pod) || !t.left(pod) }), err
 }
 
-// left reports whether the source has left a pod behind, or is leaving it behind. Pods that it did not make have no revision,
-// such as copies to debug.
+// left reports whether the source has left a pod behind, or is leaving it behind. Pods that it did not make, such as copies to
+// debug, have no revision, or not the name of a pod of a StatefulSet, which would not adopt them.
 func (t *takeover) left(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
-	return (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-") &&
-		pod.Labels[appsv1.ControllerRevisionHashLabelKey] != ""
+	suffix, named := strings.CutPrefix(pod.Name, t.target.name+"-")
+	if t.target.mapping.GroupVersionKind.Kind == "StatefulSet" && strings.Trim(suffix, "0123456789") != "" {
+		return false
+	}
+	return (controller == nil || controller.UID == t.old) && named && pod.Labels[appsv1.ControllerRevisionHashLabelKey] != ""
 }
 
 // pods returns the pods that a workload selects.
