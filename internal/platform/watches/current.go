@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -178,8 +179,10 @@ type gap struct {
 	// first rejected while it showed version at, or zero.
 	since, heard time.Time
 	at           string
-	// listed is the version of the list that the informer is compared with.
-	listed string
+	// listed is the version of the list that the informer is compared with. changed are the versions of the objects that changed
+	// after the version that the informer had, by their keys, empty for those that are gone; nil if they are not known.
+	listed  string
+	changed atomic.Pointer[map[string]string]
 
 	mu sync.Mutex
 	// result is what is known, and err why the last request failed. stored is a version that the API server had, or empty
@@ -282,16 +285,29 @@ func (g *gap) fill(ctx context.Context) outcome {
 
 // compare compares the informer with what is stored. The version of an informer is not enough for that: it is the one of the
 // last change of its kind, or of a bookmark, which comes once a minute, while the version of what is stored is one of all kinds.
-// It returns the versions of the objects by their keys, empty for those that are gone. Where more is known, it returns that.
+// It returns the versions of the objects by their keys, empty for those that are gone, of all or of those that changed, whichever
+// is known first. Where more is known, it returns that.
 func (g *gap) compare(ctx context.Context) (objects map[string]string, result outcome) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	had, at, expired := g.version(), "", 0
+	begin := sync.OnceFunc(func() { watching.Go(func() { g.watchChanges(ctx, had) }) })
 	options, objects := metav1.ListOptions{Limit: few}, map[string]string{}
 	for more := true; more; {
 		if g.shows() {
 			return nil, current
 		}
+		if changed := g.changed.Load(); changed != nil {
+			g.listed = g.stored
+			return *changed, behind
+		}
 		list, asked, err := g.listing(ctx, options, objects)
 		if err != nil {
+			if g.changed.Load() != nil {
+				continue
+			}
 			if old := options.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsBadRequest(err)); old {
 				// The pages are too old. If that happens twice, they are always: all objects are read at once then, as client-go does.
 				if expired++; expired > 1 {
@@ -317,7 +333,9 @@ func (g *gap) compare(ctx context.Context) (objects map[string]string, result ou
 		}
 		g.ask(at, had)
 		options.Continue, options.Limit = list.GetContinue(), page
-		more = options.Continue != ""
+		if more = options.Continue != ""; more && g.before == "" {
+			begin()
+		}
 	}
 	g.listed = at
 	for _, object := range g.store.List() {
@@ -329,7 +347,7 @@ func (g *gap) compare(ctx context.Context) (objects map[string]string, result ou
 	return objects, behind
 }
 
-// listing reads a list, until the informer shows what was stored.
+// listing reads a list, until the informer shows what was stored, or it is known what changed.
 func (g *gap) listing(ctx context.Context, options metav1.ListOptions, objects map[string]string) (metav1.ListInterface, time.Time, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
@@ -338,7 +356,7 @@ func (g *gap) listing(ctx context.Context, options metav1.ListOptions, objects m
 	looking.Go(func() {
 		ticks := time.NewTicker(currentEvery)
 		defer ticks.Stop()
-		for !g.shows() && !g.stopped() {
+		for !g.shows() && !g.stopped() && g.changed.Load() == nil {
 			select {
 			case <-ctx.Done():
 				return

@@ -54,6 +54,13 @@ type noWatchList struct{ *toolscache.ListWatch }
 
 func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 
+func (l noWatchList) WatchWithContext(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+	if l.WatchFuncWithContext == nil {
+		return nil, errors.New("there is no watch")
+	}
+	return l.ListWatch.WatchWithContext(ctx, o)
+}
+
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
 
 // A kind that may not be listed does not keep the caches of others from being used; it is named, and joins
