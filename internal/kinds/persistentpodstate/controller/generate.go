@@ -177,9 +177,6 @@ func (g *Generator) kept(
 	}), nil
 }
 
-// podsAtOnce is the page size of a list of pods.
-const podsAtOnce = 500
-
 // undecided makes sure that no pod of an earlier workload may still belong to this one, before its place is forgotten. It returns
 // [reconcile.ErrStalePlan] if the API server has one that the caches do not show yet as a pod without a controller, or that the
 // garbage collector has neither released nor deleted.
@@ -187,21 +184,16 @@ func (g *Generator) undecided(
 	ctx context.Context, namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState,
 ) error {
 	active := client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}}
-	list := &metav1.PartialObjectMetadataList{}
-	for more := true; more; more = list.Continue != "" {
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := g.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(podsAtOnce), client.Continue(list.Continue),
-			&active); err != nil {
-			return fmt.Errorf("looking for pods that an earlier %s %s left: %w", workload.Kind, workload.Name, err)
+	err := reconcile.EachMetadata(ctx, g.Live, corev1.SchemeGroupVersion.WithKind("Pod"), func(pod *metav1.PartialObjectMetadata) error {
+		controller := metav1.GetControllerOfNoCopy(pod)
+		if _, entry := state.Status.PodStates[pod.Name]; entry && pod.DeletionTimestamp == nil && (controller == nil ||
+			controller.UID != workload.UID && controller.Kind == workload.Kind && controller.Name == workload.Name) {
+			return reconcile.ErrStalePlan
 		}
-		for i := range list.Items {
-			pod := &list.Items[i]
-			controller := metav1.GetControllerOfNoCopy(pod)
-			if _, entry := state.Status.PodStates[pod.Name]; entry && pod.DeletionTimestamp == nil && (controller == nil ||
-				controller.UID != workload.UID && controller.Kind == workload.Kind && controller.Name == workload.Name) {
-				return reconcile.ErrStalePlan
-			}
-		}
+		return nil
+	}, &active, client.InNamespace(namespace))
+	if err != nil {
+		return fmt.Errorf("looking for pods that an earlier %s %s left: %w", workload.Kind, workload.Name, err)
 	}
 	return nil
 }

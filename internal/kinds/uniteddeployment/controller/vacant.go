@@ -13,9 +13,6 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// workloadsAtOnce is the page size of a list of workloads.
-const workloadsAtOnce = 100
-
 // vacancies returns why no child may be created, by subset. The caches may not show yet that a workload of a subset lost its
 // controller or has got this one: the UnitedDeployment was deleted without its children, and made again. Each subset
 // would have two children then, for good, as nobody else looks after the first. Therefore the API server is asked before the
@@ -27,25 +24,20 @@ func (a *application) vacancies(ctx context.Context) (map[string]error, error) {
 	for _, child := range slices.Concat(a.snapshot.Children, a.snapshot.Orphans) {
 		known[child.Object.GetUID()] = true
 	}
-	list := &metav1.PartialObjectMetadataList{}
-	for more := true; more; more = list.Continue != "" {
-		list.SetGroupVersionKind(kind.GroupVersionKind().GroupVersion().WithKind(kind.Name() + "List"))
-		if err := a.Live.List(ctx, list, client.InNamespace(a.Object.Namespace), client.HasLabels{uniteddeployment.SubsetName},
-			client.Limit(workloadsAtOnce), client.Continue(list.Continue)); err != nil {
-			return nil, fmt.Errorf("reading %ss, before one is created: %w", kind, err)
+	err := reconcile.EachMetadata(ctx, a.Live, kind.GroupVersionKind(), func(object *metav1.PartialObjectMetadata) error {
+		owner := metav1.GetControllerOfNoCopy(object)
+		switch subset, of := object.Labels[uniteddeployment.SubsetName], uniteddeployment.OwnerOf(object); {
+		case object.DeletionTimestamp != nil, known[object.UID]:
+		case of == a.Object.UID, orphan(object) && a.matches(object):
+			taken[subset] = reconcile.ErrStalePlan // the next plan will know it
+		case of != "" && owner.Name == a.Object.Name && taken[subset] == nil:
+			taken[subset] = fmt.Errorf("%s %s belongs to an earlier UnitedDeployment of this name; the garbage collector releases or deletes it first",
+				kind, object.Name)
 		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			owner := metav1.GetControllerOfNoCopy(object)
-			switch subset, of := object.Labels[uniteddeployment.SubsetName], uniteddeployment.OwnerOf(object); {
-			case object.DeletionTimestamp != nil, known[object.UID]:
-			case of == a.Object.UID, orphan(object) && a.matches(object):
-				taken[subset] = reconcile.ErrStalePlan // the next plan will know it
-			case of != "" && owner.Name == a.Object.Name && taken[subset] == nil:
-				taken[subset] = fmt.Errorf("%s %s belongs to an earlier UnitedDeployment of this name; the garbage collector releases or deletes it first",
-					kind, object.Name)
-			}
-		}
+		return nil
+	}, client.InNamespace(a.Object.Namespace), client.HasLabels{uniteddeployment.SubsetName})
+	if err != nil {
+		return nil, fmt.Errorf("reading %ss, before one is created: %w", kind, err)
 	}
 	return taken, nil
 }

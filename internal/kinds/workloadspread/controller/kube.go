@@ -215,23 +215,9 @@ func (k *kubeReader) Placed(
 	}
 
 	ongoing := client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}}
-	list := &metav1.PartialObjectMetadataList{}
-	for {
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce),
-			client.Continue(list.Continue), &ongoing); err != nil {
-			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
-		}
-		for i := range list.Items {
-			if err := look(&list.Items[i]); err != nil {
-				return nil, fmt.Errorf("reading pod %s: %w", list.Items[i].Name, err)
-			}
-		}
-		if list.Continue == "" {
-			return found, nil
-		}
+	err := reconcile.EachMetadata(ctx, k.Live, corev1.SchemeGroupVersion.WithKind("Pod"), look, &ongoing, client.InNamespace(spread.Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("looking for booked pods in namespace %s: %w", spread.Namespace, err)
 	}
+	return found, nil
 }
-
-// podsAtOnce is the page size of a list of pods.
-const podsAtOnce = 500
