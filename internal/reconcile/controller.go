@@ -21,6 +21,9 @@ type Controller[O Object, M any] struct {
 	// Pass makes one pass over an object. It is repeated soon if it returns an error by which its plan was
 	// stale (see [Outcome.Retry]).
 	Pass func(ctx context.Context, s *Session[O, M]) (Outcome, error)
+	// DeletedUnsettled means that a pass over an object that is being deleted needs nothing that the object wrote
+	// before. It is made although it is not known what became of that.
+	DeletedUnsettled bool
 	// Absent makes a pass over a name without an object; nil if there is nothing to do then.
 	Absent func(ctx context.Context, name types.NamespacedName) (Outcome, error)
 	// Forgotten is called for each object that is gone or was replaced by another of its name; nil if nothing
@@ -52,10 +55,14 @@ func (c *Controller[O, M]) Begin(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (*Session[O, M], error) {
 	begun := c.API.Now()
-	if err := c.API.Own.Settle(ctx, owner, begun); err != nil {
-		return nil, err
+	unsettled := c.API.Own.Settle(ctx, owner, begun)
+	if unsettled != nil && !c.DeletedUnsettled {
+		return nil, unsettled
 	}
 	object, err := Find[O](ctx, c.API, name)
+	if err == nil && unsettled != nil && (object == *new(O) || object.GetDeletionTimestamp() == nil) {
+		err = unsettled
+	}
 	if err != nil || object == *new(O) || object.GetUID() != owner {
 		return nil, err
 	}

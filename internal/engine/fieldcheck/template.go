@@ -89,6 +89,9 @@ func Template(
 		return append(errs, malformed...)
 	}
 
+	if n := SelectorTerms(selector); n > MostSelectorTerms {
+		errs = append(errs, field.TooMany(at, n, MostSelectorTerms))
+	}
 	if key := inplace.Selects(matcher); key != "" {
 		errs = append(errs, field.Forbidden(at,
 			fmt.Sprintf("label %s is the controllers' own, who set and change it: the %s would lose its pods",

@@ -9,11 +9,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 )
 
 // Rules define what a pod requires of its node. They are computed once for a template and then apply to all
@@ -150,7 +150,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 func (r *Rules) untolerated(taints []corev1.Taint, effect corev1.TaintEffect, leaveOut func(*corev1.Taint) bool) (
 	corev1.Taint, bool) {
 	const comparisons = true // an API server that does not know these operators does not accept them
-	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), taints, r.tolerations,
+	return corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), taints, r.tolerations,
 		func(taint *corev1.Taint) bool {
 			return taint.Effect == effect && (leaveOut == nil || !leaveOut(taint))
 		}, comparisons)

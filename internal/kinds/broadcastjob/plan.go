@@ -318,6 +318,10 @@ func (p *planner) remove() {
 
 // settle gives all remaining pods a verdict that describes their state.
 func (p *planner) settle() {
+	suffering := map[string]bool{}
+	for _, node := range p.in.Nodes {
+		suffering[node.Name] = Suffers(node)
+	}
 	for i := range p.members {
 		m := &p.members[i]
 		if p.core.Verdict(m.pod) != nil {
@@ -340,6 +344,9 @@ func (p *planner) settle() {
 		case len(p.homeless[target]) > 0:
 			p.core.Decide(m.pod, podplan.Wait, ReasonNode,
 				"node %s does not exist: the pod is cleaned up with it", target)
+		case m.pod.Spec.NodeName != "" && suffering[target]:
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode,
+				"node %s is lost or not ready: the job waits until the node is well again, or is deleted", target)
 		case m.pod.Status.Phase != corev1.PodRunning && m.pod.Spec.NodeName == "":
 			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s",
 				"it is not scheduled yet"+schedulerWords(m.pod))
@@ -350,6 +357,21 @@ func (p *planner) settle() {
 			p.core.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
 		}
 	}
+}
+
+// waiting returns a wait that names the pods that wait for one of the reasons, or nil if none does.
+func (p *planner) waiting(reason, message string, of ...podplan.Reason) *waiting.Wait {
+	var wait *waiting.Wait
+	for _, v := range p.out.Verdicts {
+		if v.Action != podplan.Wait || !slices.Contains(of, v.Reason) {
+			continue
+		}
+		if wait == nil {
+			wait = &waiting.Wait{Reason: reason, Message: message}
+		}
+		wait.Name(v.Pod.Name, v.Message)
+	}
+	return wait
 }
 
 // waits records what holds up the job without being asked for.
@@ -366,14 +388,10 @@ func (p *planner) waits() {
 		}
 	}
 	if p.out.Waiting == nil {
-		wait := &waiting.Wait{Reason: "PodsNotStarted", Message: "pods have not started"}
-		for _, v := range p.out.Verdicts {
-			if v.Action == podplan.Wait &&
-				(v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
-				p.out.Waiting = wait
-				wait.Name(v.Pod.Name, v.Message)
-			}
-		}
+		p.out.Waiting = p.waiting("PodsNotStarted", "pods have not started", podplan.ReasonUnscheduled, podplan.ReasonNotReady)
+	}
+	if p.out.Waiting == nil {
+		p.out.Waiting = p.waiting("NodesLost", "nodes of pods are lost or not ready", ReasonNode)
 	}
 	if p.out.Waiting == nil {
 		p.out.Waiting = p.core.Lingering()

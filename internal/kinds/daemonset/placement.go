@@ -68,13 +68,15 @@ func (p *planner) vanished(l *site) {
 // and none has to be deleted first.
 func (p *planner) tolerate(l *site) (empty bool) {
 	var running []*daemon
-	ended := false
+	ended, adopted := false, false
 	for _, d := range l.pods {
 		switch {
 		case d.pod.DeletionTimestamp != nil:
 		case d.ended():
 			p.failed(l, d)
 			ended = true
+		case p.adopts(d): // until it is, it takes nobody's place: the caches may be older than its end
+			adopted = true
 		case d.info.Preparing:
 			p.deletePod(d.pod, podplan.ReasonLifecycleHook, "it prepared its deletion")
 		default:
@@ -84,7 +86,7 @@ func (p *planner) tolerate(l *site) (empty bool) {
 
 	switch {
 	case len(running) == 0:
-		return !ended
+		return !ended && !adopted
 	case !p.surges():
 		p.keepOne(l, running)
 	case len(running) > 1:
@@ -295,10 +297,10 @@ func (p *planner) specified() {
 	}
 }
 
-// serving returns an available pod that stays on the node, or nil if there is none.
+// serving returns an available pod of the set that stays on the node, or nil if there is none.
 func (p *planner) serving(l *site) *daemon {
 	for _, d := range l.pods {
-		if d.available() && !p.goes(d) {
+		if d.available() && !p.goes(d) && !p.adopts(d) {
 			return d
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
 // Document is a JSON object as contained in an admission request.
@@ -58,7 +59,7 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 
 	add(spec, "/spec", "parallelism", defaultParallelism)
 	add(spec, "/spec", "ttlSecondsAfterFinished", defaultTTL)
-	if old != nil && jsonfields.Same(containersOf(job), containersOf(old)) {
+	if old != nil && sameContainers(containersOf(job), containersOf(old)) {
 		return patch
 	}
 
@@ -78,6 +79,24 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	}
 
 	return patch
+}
+
+// sameContainers reports whether two lists of containers say the same: a Go client leaves out what is false or empty.
+func sameContainers(a, b any) bool {
+	return jsonfields.Same(canonical(a), canonical(b))
+}
+
+// canonical returns a list of containers as a Go client writes it, with the fields that our types do not know, or as it is if it
+// does not fit the types.
+func canonical(containers any) any {
+	text, err := json.Marshal(containers)
+	if err != nil {
+		return containers
+	}
+	if written, err := revision.CanonicalAs[[]corev1.EphemeralContainer](text); err == nil {
+		return written
+	}
+	return containers
 }
 
 // Validate validates a job by itself; old is nil on creation (EJ-025 to EJ-030). The API server validates the
@@ -101,7 +120,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 			errs = append(errs, field.Forbidden(path.Child("selector"),
 				"cannot be changed: create another job"))
 		}
-		if !jsonfields.Same(spec.Template.EphemeralContainers, old.Spec.Template.EphemeralContainers) {
+		if !sameContainers(spec.Template.EphemeralContainers, old.Spec.Template.EphemeralContainers) {
 			errs = append(errs, field.Forbidden(path.Child("template"),
 				"cannot be changed: create another job"))
 		}

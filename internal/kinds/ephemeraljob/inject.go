@@ -25,7 +25,10 @@ func Containers(job *appsv1alpha1.EphemeralJob) ([]map[string]json.RawMessage, e
 		return nil, fmt.Errorf("encoding %s: %w", pub.EphemeralJobEnv, err)
 	}
 
-	for _, container := range containers {
+	for i, container := range containers {
+		if container == nil {
+			return nil, fmt.Errorf("container %d is null", i)
+		}
 		var given, env []json.RawMessage
 		if text, ok := container["env"]; ok {
 			if err := json.Unmarshal(text, &given); err != nil {

@@ -195,6 +195,8 @@ func (t *tally) find() {
 		t.wrong = fmt.Sprintf("spec.template.ephemeralContainers: %v", template.DecodeError())
 	case len(template.Containers) == 0:
 		t.wrong = "spec.template.ephemeralContainers is empty: there is nothing to add"
+	case slices.ContainsFunc(template.Containers, func(c corev1.EphemeralContainer) bool { return c.Name == "" }):
+		t.wrong = "spec.template.ephemeralContainers has a container without a name"
 	case err != nil:
 		t.wrong = err.Error()
 	case t.in.Unsupported != "" && t.in.Now.Before(t.in.UnsupportedUntil):

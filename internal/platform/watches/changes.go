@@ -25,28 +25,31 @@ func (g *gap) watchChanges(ctx context.Context, version string) {
 		if err != nil {
 			return
 		}
-		failed := false
-		for event := range events.ResultChan() {
+		over := false
+		for event := range events.ResultChan() { // to its end: some watches wait for a reader
 			key, err := toolscache.MetaNamespaceKeyFunc(event.Object)
-			if failed = failed || event.Type == apiwatch.Error || err != nil; failed {
-				events.Stop() // the channel is closed then
+			switch {
+			case over:
 				continue
-			}
-			version = versionOf(event.Object)
-			switch event.Type {
-			case apiwatch.Added, apiwatch.Modified:
-				changed[key] = version
-			case apiwatch.Deleted:
+			case err != nil, event.Type == apiwatch.Error:
+				over = true
+			case event.Type == apiwatch.Deleted:
 				changed[key] = ""
-			case apiwatch.Bookmark, apiwatch.Error:
+			case event.Type != apiwatch.Bookmark:
+				changed[key] = versionOf(event.Object)
 			}
-			if atLeast(version, g.stored) {
-				g.changed.Store(&changed)
+			if !over {
+				version = versionOf(event.Object)
+				over = atLeast(version, g.stored)
+			}
+			if over {
 				events.Stop()
-				return
 			}
 		}
-		if failed {
+		if over {
+			if atLeast(version, g.stored) {
+				g.changed.Store(&changed)
+			}
 			return
 		}
 		select {
@@ -54,4 +57,18 @@ func (g *gap) watchChanges(ctx context.Context, version string) {
 		case <-time.After(currentAgain):
 		}
 	}
+}
+
+// contradicts reports whether objects that were read are not those of the history that the informer shows up to the version that it
+// had: etcd was restored, and a watch says nothing of what the new history had before that version.
+func (g *gap) contradicts(objects map[string]string, had string) bool {
+	for key, version := range objects {
+		object, found, err := g.store.GetByKey(key)
+		switch has := versionOf(object); {
+		case !atLeast(had, version), err != nil: // it changed afterwards
+		case !found && g.version() == had, found && has != version && !Older(had, has):
+			return true
+		}
+	}
+	return false
 }

@@ -300,8 +300,11 @@ func (g *gap) compare(ctx context.Context) (objects map[string]string, result ou
 			return nil, current
 		}
 		if changed := g.changed.Load(); changed != nil {
-			g.listed = g.stored
-			return *changed, behind
+			if !g.contradicts(objects, had) {
+				g.listed = g.stored
+				return *changed, behind
+			}
+			g.changed.Store(nil) // the list says what is stored
 		}
 		list, asked, err := g.listing(ctx, options, objects)
 		if err != nil {

@@ -50,28 +50,45 @@ func (r *Reader) Taken(ctx context.Context, owner client.Object, name string) bo
 }
 
 // Rules keeps what was read from the spec of each object, such as what its template asks of nodes, so that
-// events need not read it again. The zero value is empty. It is safe for concurrent use.
+// events need not read it again. Events may ask before the first pass over an object, and after the object is gone:
+// each pass over a name without an object calls Forget. The zero value is empty. It is safe for concurrent use.
 type Rules[R any] struct {
 	mu sync.Mutex
-	of map[types.UID]*R
+	of map[types.NamespacedName]ruled[R]
+}
+
+type ruled[R any] struct {
+	uid   types.UID
+	rules *R
 }
 
 // Of returns the rules of an object. It calls read with the present rules, nil if there are none, and keeps
 // what read returns.
-func (r *Rules[R]) Of(object types.UID, read func(present *R) *R) *R {
+func (r *Rules[R]) Of(object client.Object, read func(present *R) *R) *R {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of == nil {
-		r.of = map[types.UID]*R{}
+		r.of = map[types.NamespacedName]ruled[R]{}
 	}
-	rules := read(r.of[object])
-	r.of[object] = rules
+	name := client.ObjectKeyFromObject(object)
+	present := r.of[name]
+	if present.uid != object.GetUID() {
+		present.rules = nil
+	}
+	rules := read(present.rules)
+	r.of[name] = ruled[R]{object.GetUID(), rules}
 	return rules
 }
 
 // Forget drops the rules of an object that is gone.
-func (r *Rules[R]) Forget(object types.UID) {
+func (r *Rules[R]) Forget(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.of, object)
+	delete(r.of, name)
+}
+
+// Absent implements the field of that name of a [reconcile.Controller].
+func (r *Rules[R]) Absent(_ context.Context, name types.NamespacedName) (reconcile.Outcome, error) {
+	r.Forget(name)
+	return reconcile.Outcome{}, nil
 }

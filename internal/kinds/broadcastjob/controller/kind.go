@@ -43,7 +43,8 @@ type kept struct {
 // New returns a controller that reads and writes through the API of the kind.
 func New(kind *Kind, events reconcile.Recorder) *Controller {
 	c := podapply.New(kind.API, events, kind)
-	c.Forgotten = func(_ types.NamespacedName, uid types.UID) { kind.rules.Forget(uid) }
+	c.Forgotten = func(name types.NamespacedName, _ types.UID) { kind.rules.Forget(name) }
+	c.Absent = kind.rules.Absent
 	return c
 }
 

@@ -54,7 +54,7 @@ type rules struct {
 
 // rulesOf returns the rules of a job, which are read once for each generation of it.
 func (k *Kube) rulesOf(job *appsv1beta1.BroadcastJob) *rules {
-	return k.rules.Of(job.UID, func(present *rules) *rules {
+	return k.rules.Of(job, func(present *rules) *rules {
 		if present != nil && present.generation == job.Generation {
 			return present
 		}
@@ -69,7 +69,7 @@ func (k *Kube) rulesOf(job *appsv1beta1.BroadcastJob) *rules {
 // recordCounted records which nodes count although they are not eligible.
 func (k *Kube) recordCounted(job *appsv1beta1.BroadcastJob, counted []string) {
 	known := k.rulesOf(job)
-	k.rules.Of(job.UID, func(*rules) *rules {
+	k.rules.Of(job, func(*rules) *rules {
 		next := *known
 		next.counted, next.planned = sets.New(counted...), true
 		return &next

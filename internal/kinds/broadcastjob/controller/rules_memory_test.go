@@ -19,7 +19,7 @@ func TestNothingIsKeptOfAJobThatGoesBeforeItsFirstPass(t *testing.T) {
 	brief.Name = key.Name
 	s.Store(key, brief)
 	s.Deliver(1 << 20)
-	uid := s.Get(key).GetUID()
+	stored := s.Get(key)
 	loop := s.controller.Loop(nil)
 
 	s.kube.jobsOfNode(t.Context(), nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
@@ -31,7 +31,7 @@ func TestNothingIsKeptOfAJobThatGoesBeforeItsFirstPass(t *testing.T) {
 		}
 	}
 	kept := false
-	s.kind.rules.Of(uid, func(present *rules) *rules {
+	s.kind.rules.Of(stored, func(present *rules) *rules {
 		kept = present != nil
 		return present
 	})

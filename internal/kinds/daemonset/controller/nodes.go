@@ -63,7 +63,7 @@ type rules struct {
 // rulesOf returns the rules of a set, which are read once for each generation of it.
 func (k *Kube) rulesOf(set *appsv1beta1.DaemonSet) *rules {
 	_, patience := set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
-	return k.rules.Of(set.UID, func(present *rules) *rules {
+	return k.rules.Of(set, func(present *rules) *rules {
 		if present != nil && present.generation == set.Generation && present.patience == patience {
 			return present
 		}

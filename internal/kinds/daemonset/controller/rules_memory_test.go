@@ -10,12 +10,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // remembers tells whether the rules of a set are kept.
-func (s *simulated) remembers(uid types.UID) (kept bool) {
-	s.kind.rules.Of(uid, func(present *rules) *rules {
+func (s *simulated) remembers(set *appsv1beta1.DaemonSet) (kept bool) {
+	s.kind.rules.Of(set, func(present *rules) *rules {
 		kept = present != nil
 		return present
 	})
@@ -30,7 +31,7 @@ func TestNothingIsKeptOfASetThatGoesBeforeItsFirstPass(t *testing.T) {
 	brief.Name = key.Name
 	s.Store(key, brief)
 	s.Deliver(1 << 20)
-	uid := s.Get(key).GetUID()
+	stored := s.Get(key).(*appsv1beta1.DaemonSet)
 	loop := s.controller.Loop(nil)
 
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orphan", Labels: map[string]string{"app": "agent"}}}
@@ -42,7 +43,7 @@ func TestNothingIsKeptOfASetThatGoesBeforeItsFirstPass(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.remembers(uid) {
+	if s.remembers(stored) {
 		t.Error("the template's rules of a set that is gone stay in memory for ever")
 	}
 }
@@ -65,13 +66,13 @@ func (c *afterList) List(ctx context.Context, list client.ObjectList, options ..
 // A set goes while the event of a node is handled, which has listed it: nothing is kept of it.
 func TestNothingIsKeptOfASetThatGoesDuringAnEvent(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1")
-	uid, name := s.set().UID, types.NamespacedName{Namespace: "default", Name: "agent"}
+	stored, name := s.set(), types.NamespacedName{Namespace: "default", Name: "agent"}
 	loop := s.controller.Loop(nil)
 	s.controller.Pass = nil
 	s.kube.API.Client = &afterList{s.kube.API.Client, func() {
 		s.Remove(setKey)
 		s.Deliver(1 << 20)
-		s.controller.Forget(name, uid) // as the loop does when it finds that the set is gone
+		s.controller.Forget(name, stored.UID) // as the loop does when it finds that the set is gone
 	}}
 	s.kube.setsOfNode(t.Context(), nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
 	for range 2 {
@@ -79,7 +80,7 @@ func TestNothingIsKeptOfASetThatGoesDuringAnEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.remembers(uid) {
+	if s.remembers(stored) {
 		t.Error("the template's rules of a set that is gone stay in memory for ever")
 	}
 }

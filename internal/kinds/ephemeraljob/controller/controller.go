@@ -66,6 +66,8 @@ type memory struct {
 	// failed are the pods whose last attempt failed, and refused those for which the containers are invalid.
 	failed  timing.Retries
 	refused map[types.UID]string
+	// batch is the size of the first batch of the next pass.
+	batch int
 	// pause delays all pods after some could not be treated, so that a policy that rejects all of them is
 	// tried less and less often.
 	pause timing.Retry
@@ -90,7 +92,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 }
 
 func (r *Reconciler) controller() *controller {
-	return &controller{API: r.API, Events: r.Events, Pass: r.pass,
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass, DeletedUnsettled: true,
 		Forgotten: func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }}
 }
 
@@ -248,15 +250,28 @@ func apply(ctx context.Context, s *session, plan *ephemeraljob.Plan) (there bool
 	return true, nil
 }
 
+// injectTime is how long a pass begins further batches: in the meantime the job may have been paused.
+const injectTime = 500 * time.Millisecond
+
+// mostAtOnce is the size of the largest batch, which the pass ends before it looks at the job again.
+const mostAtOnce = 16
+
 // inject adds the containers to the pods in batches of 1, 2, 4 and so on, and stops after a batch in which
-// one fails. It returns the errors of writes whose outcome is not known.
+// one fails, or when its time is over: the next pass goes on with the batch that it did not begin. It returns
+// the errors of writes whose outcome is not known.
 func inject(ctx context.Context, s *session, pods []*corev1.Pod) error {
 	containers, err := ephemeraljob.Containers(s.Object)
 	if err != nil {
 		return err
 	}
 
-	for size := 1; len(pods) > 0; size *= 2 {
+	size, end := max(s.Kept.batch, 1), s.Now().Add(injectTime)
+	s.Kept.batch = 1
+	for ; len(pods) > 0; size = min(2*size, mostAtOnce) {
+		if s.Now().After(end) {
+			s.Kept.batch = size
+			return nil
+		}
 		batch := pods[:min(size, len(pods))]
 		pods = pods[len(batch):]
 

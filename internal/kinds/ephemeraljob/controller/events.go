@@ -42,9 +42,10 @@ var jobEvents = predicate.Funcs{
 // have treated it.
 func podEvents(a *reconcile.API) handler.EventHandler {
 	list := func() client.ObjectList { return &appsv1alpha1.EphemeralJobList{} }
+	selectors := &reconcile.Selectors{}
 	concerns := func(job *appsv1alpha1.EphemeralJob, pod *corev1.Pod) bool {
-		selector, err := ephemeraljob.SelectorOf(job)
-		return err == nil && selector.Matches(labels.Set(pod.Labels)) || ephemeraljob.Treated(pod, job.UID)
+		selector, err := selectors.Of(job, "selector", job.Spec.Selector)
+		return err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) || ephemeraljob.Treated(pod, job.UID)
 	}
 	return reconcile.SelectedPods(a, list, matters, concerns, client.MatchingFields{unfinished: "true"})
 }
