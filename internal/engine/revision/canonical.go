@@ -71,6 +71,20 @@ func CanonicalAs[T any](text []byte) (any, error) {
 	return complete(known, raw, reflect.TypeFor[T]()), nil
 }
 
+// Written returns a value that encodes to JSON of type T as a Go client writes it, which leaves out what is false or
+// empty, with the fields that the type does not know. A value that does not fit the type is returned as it is.
+func Written[T any](value any) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	written, err := CanonicalAs[T](text)
+	if err != nil {
+		return value
+	}
+	return written
+}
+
 var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})
 
 // complete completes known, the encoding of a value of type t. It adds the fields of raw that t does not

@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/schedule"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
@@ -217,9 +219,15 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 			spec.Template.ImageListPullJobTemplate != nil {
 			spec.Template.ImageListPullJobTemplate = &appsv1beta1.ImageListPullJobTemplateSpec{}
 		}
-		return spec
+		templates := []any{revision.Written[batchv1.JobTemplateSpec](spec.Template.JobTemplate)}
+		spec.Template.JobTemplate = nil
+		if broadcast := spec.Template.BroadcastJobTemplate; broadcast != nil {
+			templates = append(templates, revision.Written[corev1.PodTemplateSpec](broadcast.Spec.Template))
+			broadcast.Spec.Template = template.PodTemplate{}
+		}
+		return append(templates, spec)
 	}
-	// A typed client writes empty fields that another client leaves out.
+	// A typed client writes empty fields that another client leaves out, and leaves out what is false or empty.
 	if jsonfields.Same(frozen(updated), frozen(old)) {
 		return nil
 	}

@@ -81,22 +81,9 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// sameContainers reports whether two lists of containers say the same: a Go client leaves out what is false or empty.
+// sameContainers reports whether two lists of containers say the same.
 func sameContainers(a, b any) bool {
-	return jsonfields.Same(canonical(a), canonical(b))
-}
-
-// canonical returns a list of containers as a Go client writes it, with the fields that our types do not know, or as it is if it
-// does not fit the types.
-func canonical(containers any) any {
-	text, err := json.Marshal(containers)
-	if err != nil {
-		return containers
-	}
-	if written, err := revision.CanonicalAs[[]corev1.EphemeralContainer](text); err == nil {
-		return written
-	}
-	return containers
+	return jsonfields.Same(revision.Written[[]corev1.EphemeralContainer](a), revision.Written[[]corev1.EphemeralContainer](b))
 }
 
 // Validate validates a job by itself; old is nil on creation (EJ-025 to EJ-030). The API server validates the
