@@ -25,7 +25,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // A tenant has 60 pods on a node and makes as many requests for each as admission lets him, ten. The daemon may send the
@@ -103,8 +102,11 @@ func TestRequestsOfOneTenantKeepNoneOfAnotherFromBeingAnswered(t *testing.T) {
 				})
 			}
 		}
-		restarts := workqueue.NewTypedRateLimitingQueue(pacing.RetryLimiter[reconcile.Request]())
-		answers := workqueue.NewTypedRateLimitingQueue(pacing.RetryLimiter[reconcile.Request]())
+		queue := func(workers int) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			o := options(workers)
+			return o.NewQueue("", o.RateLimiter)
+		}
+		restarts, answers := queue(workers), queue(1)
 		r.wake = restarts.Add
 		serve(restarts, workers, r)
 		serve(answers, 1, answerer{r})

@@ -141,7 +141,7 @@ func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest,
 
 // Setup adds the controller to the manager. The manager's cache must hold only the active requests of this
 // node (CRR-090).
-func Setup(mgr ctrl.Manager, options Options) error {
+func Setup(mgr ctrl.Manager, o Options) error {
 	live, err := client.New(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -153,15 +153,15 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		live:      live,
 		pods:      mgr.GetAPIReader(),
 		clock:     clock.RealClock{},
-		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
+		runtimeOf: func(id string) (Runtime, error) { return o.Runtimes.ForContainer(id) },
 		stopper: &stop.Stopper{
-			Events:    options.Events,
+			Events:    o.Events,
 			Clock:     clock.RealClock{},
-			Stops:     options.Stops,
+			Stops:     o.Stops,
 			Requester: "crr",
 		},
 	}
-	if options.WatchesPods {
+	if o.WatchesPods {
 		r.pods = mgr.GetClient()
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
@@ -173,16 +173,23 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			r.wake = queue.Add // sources are started before workers
 			return nil
 		})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
-		}).
+		WithOptions(options(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
 
 	return answerer{r}.setup(mgr)
+}
+
+// options returns the settings of a controller with this number of workers. Namespaces take turns in its queue,
+// because the workers wait for the few requests per second that the daemon may send to the API server.
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		NewQueue:                pacing.FairQueue(workers),
+		RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
+	}
 }
 
 func toPod(_ context.Context, object client.Object) []reconcile.Request {
@@ -220,20 +227,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 
 	order(open)
-	failures := []error{err}
-	for _, waiting := range open[1:] {
-		if waiting.Status.Phase == "" {
-			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
-		}
-	}
-
 	after := poll
 	if !stopping && err == nil {
 		after, err = r.round(ctx, open[0])
-		failures = append(failures, err)
 	}
 
-	switch err := errors.Join(failures...); {
+	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: again}, nil
 	case err != nil:
