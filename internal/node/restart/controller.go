@@ -343,6 +343,9 @@ func (r *reconciler) evaluate(
 	if s.Containers, err = rt.Containers(ctx, request.Labels[pub.RecreatePodUID]); err != nil {
 		return nil, nil, err
 	}
+	for i := range s.Containers {
+		s.Containers[i].Annotations = graces(s.Containers[i].Annotations)
+	}
 
 	for _, c := range request.Spec.Containers {
 		current := runtime.Newest(s.Containers, c.Name)
@@ -354,6 +357,7 @@ func (r *reconciler) evaluate(
 		case errors.Is(err, runtime.ErrUnavailable), ctx.Err() != nil:
 			return nil, nil, err
 		case err == nil:
+			inspected.Annotations = nil
 			s.Inspected[current.ID] = inspected
 		case !errors.Is(err, runtime.ErrNotFound): // the other containers of the request are stopped nevertheless
 			log.FromContext(ctx).Info("A container cannot be inspected", "request", request.Name, "container", c.Name, "error", err.Error())
@@ -371,6 +375,20 @@ func (r *reconciler) evaluate(
 	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := NewPlan(s)
 	return &plan, rt, nil
+}
+
+// graces returns the annotations that have a grace period. The others have what users wrote, like hooks of a
+// megabyte, and a worker may wait long for the API server.
+func graces(annotations map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range []string{
+		runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod,
+	} {
+		if value, ok := annotations[key]; ok {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Runtime, error) {
