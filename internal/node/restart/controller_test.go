@@ -148,7 +148,7 @@ func TestGraceOfAnotherClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = w.rounds(1)
-			w.r.graces.Range(func(pod, _ any) bool {
+			w.r.seen.Range(func(pod, _ any) bool {
 				t.Errorf("the grace period of %v is remembered", pod)
 				return false
 			})
