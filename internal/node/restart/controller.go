@@ -50,6 +50,8 @@ type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
 	Stops    *prometheus.CounterVec
+	// Places are shared with all others that stop containers.
+	Places *stop.Places
 	// WatchesPods means that the cache holds the pods of the node. Otherwise pods are read when they are
 	// needed (ND-056).
 	WatchesPods bool
@@ -140,6 +142,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Events:    o.Events,
 			Clock:     clock.RealClock{},
 			Stops:     o.Stops,
+			Places:    o.Places,
 			Requester: "crr",
 		},
 	}

@@ -44,7 +44,7 @@ func TestHooksOfOneTenantKeepNoHookOfAnotherFromRunning(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	events := record.NewFakeRecorder(1000)
-	stopper := &Stopper{Events: events, Clock: clock.RealClock{}, Stops: NewStops(), Requester: "crr"}
+	stopper := &Stopper{Events: events, Clock: clock.RealClock{}, Stops: NewStops(), Places: NewPlaces(), Requester: "crr"}
 	hook := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"drain"}}}
 	start := func(id, namespace string, grace time.Duration, ended func(error)) {
 		t.Helper()
