@@ -409,13 +409,13 @@ func (r *reconciler) pod(
 	return pod, nil
 }
 
-// withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
-// keep large hooks.
+// withHook returns the pod of the request, if it exists, with the hook of a container and the address that it
+// may call. The cache may be behind, and does not keep large hooks.
 func (r *reconciler) withHook(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string,
 ) (*corev1.Pod, error) {
 	pod, err := r.pod(ctx, r.pods, request)
-	if err != nil || pod == nil || slim.HasHook(pod, container) {
+	if err != nil || pod != nil && pod.Status.PodIP != "" && slim.HasHook(pod, container) {
 		return pod, err
 	}
 	return r.pod(ctx, r.live, request)

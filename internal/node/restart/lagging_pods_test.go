@@ -27,8 +27,11 @@ func TestHooksRunWhileTheCacheOfPodsIsBehind(t *testing.T) {
 	if _, err := slim.NodePod(former); err != nil {
 		t.Fatal(err)
 	}
+	early := pod("u")
+	early.Status.PodIP = ""
 	for name, cache := range map[string]*fake.ClientBuilder{
 		"the former pod": fake.NewClientBuilder().WithObjects(former), "no pod": fake.NewClientBuilder(),
+		"the pod without its address": fake.NewClientBuilder().WithObjects(early),
 	} {
 		r := &reconciler{pods: cache.Build(), live: fake.NewClientBuilder().WithObjects(pod("u")).Build()}
 		a := run("a", 0)
