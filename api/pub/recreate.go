@@ -14,6 +14,9 @@ const (
 	RecreateUnreadyAcquired = "crr.apps.kruise.io/unready-acquired"
 	// RecreateContainerStatuses is the annotation with the v1alpha1 form of status.containerStatusSnapshot, as JSON (CRR-146).
 	RecreateContainerStatuses = "crr.apps.kruise.io/sync-container-statuses"
+	// RecreateAfterRestarts is the annotation with how often the containers of a request must have restarted: it is not carried out if
+	// one has restarted since (PPM-121).
+	RecreateAfterRestarts = "crr.apps.kruise.io/after-restarts"
 	// RecreateUserAgent is the name of the writer of ContainerRecreateRequests in the condition KruisePodReady (CRR-081).
 	RecreateUserAgent = "ContainerRecreateRequest"
 )

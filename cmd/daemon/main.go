@@ -264,11 +264,12 @@ func addControllers(
 		return nil
 	}
 
-	watchesPods := gates.Enabled(features.DaemonWatchingPod)
+	watchesPods, places := gates.Enabled(features.DaemonWatchingPod), stop.NewPlaces()
 	if err := restart.Setup(mgr, restart.Options{
 		Runtimes:    runtimes,
 		Events:      events("kruise-daemon-crr"),
 		Stops:       stops,
+		Places:      places,
 		WatchesPods: watchesPods,
 	}); err != nil {
 		return err
@@ -309,6 +310,7 @@ func addControllers(
 		Runtimes: runtimes,
 		Events:   events("kruise-daemon-containermeta"),
 		Stops:    stops,
+		Places:   places,
 	}))
 }
 

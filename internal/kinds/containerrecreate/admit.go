@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-openapi/jsonpointer"
@@ -216,7 +217,7 @@ func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 }
 
 // Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011,
-// CRR-035 to CRR-040).
+// CRR-035 to CRR-040). It refuses a request for a container that has restarted since (CRR-037).
 func Fill(
 	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string,
 ) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
@@ -247,6 +248,15 @@ func Fill(
 		container, status, why := find(pod, c.Name)
 		if why != "" {
 			wrong.add("spec.containers[%d]: %s", i, why)
+			continue
+		}
+		// A request with this annotation can only be refused for it, so it does not matter who wrote it.
+		if after, ok := filled.Annotations[pub.RecreateAfterRestarts]; ok &&
+			after != strconv.Itoa(int(status.RestartCount)) {
+			wrong.add(
+				"spec.containers[%d]: container %s is not the one that annotation %s asks for: it has restarted %d times",
+				i, c.Name, pub.RecreateAfterRestarts, status.RestartCount,
+			)
 			continue
 		}
 		at := fmt.Sprintf("/spec/containers/%d", i)

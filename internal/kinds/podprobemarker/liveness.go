@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,8 @@ func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Pod.Namespace,
 			Name:      r.Name(),
+			// The next container has not failed, and may run when the request is filled in.
+			Annotations: map[string]string{pub.RecreateAfterRestarts: strconv.Itoa(int(r.Count))},
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "v1", Kind: "Pod", Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)},
 			},

@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/stop"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -48,6 +49,8 @@ type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
 	Stops    *prometheus.CounterVec
+	// Places are shared with all others that stop containers.
+	Places *stop.Places
 	// EnvFromMetadata is the gate InPlaceUpdateEnvFromMetadata.
 	EnvFromMetadata bool
 }

@@ -53,6 +53,7 @@ func newRestarter(r *reconciler) *restarter {
 			Events:    r.Events,
 			Clock:     r.clock,
 			Stops:     r.Stops,
+			Places:    r.Places,
 			Requester: "containermeta",
 		},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

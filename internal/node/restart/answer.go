@@ -9,28 +9,26 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
-// answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the
-// reconciler of its pod writes it earlier.
+// answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually its
+// turn has come by then.
 const answerAfter = 5 * time.Second
 
-// answerer sets the phase Pending of requests that have no phase yet, because the reconciler of their pod is
-// waiting for a container to end or the runtime does not respond. The manager fails a request that has no
-// phase after one minute.
+// answerer sets the phase Pending of requests whose turn has not come, because another request of their pod is
+// under way, a container takes long to end or the runtime does not respond. The manager fails a request that
+// has no phase after one minute.
 type answerer struct{ *reconciler }
 
 func (a answerer) setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("crr-answer").
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, a.later()).
-		WithOptions(controller.Options{RateLimiter: pacing.RetryLimiter[reconcile.Request]()}).
+		WithOptions(options(1)).
 		Complete(a)
 	if err != nil {
 		return fmt.Errorf("building the controller that answers requests: %w", err)

@@ -117,6 +117,9 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	for range 5 {
 		look() // a second stop would close a channel that is closed
 	}
+	if _, err := w.answer("second"); err != nil {
+		t.Fatal(err)
+	}
 	list := w.all()
 	if phase := list[1].Status.Phase; phase != pending {
 		t.Errorf("phase of the second request: got %q, want %s", phase, pending)

@@ -50,6 +50,8 @@ type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
 	Stops    *prometheus.CounterVec
+	// Places are shared with all others that stop containers.
+	Places *stop.Places
 	// WatchesPods means that the cache holds the pods of the node. Otherwise pods are read when they are
 	// needed (ND-056).
 	WatchesPods bool
@@ -64,9 +66,7 @@ type reconciler struct {
 	runtimeOf func(id string) (Runtime, error)
 	stopper   *stop.Stopper
 	clock     clock.WithDelayedExecution
-	// graces maps the name of a pod to the grace period that a request waits for before it stops a container.
-	graces sync.Map
-	// seen maps the name of a pod to the times when its unfinished requests were first seen.
+	// seen maps the name of a pod to what this daemon first saw of its unfinished requests, by their UIDs.
 	seen sync.Map
 	// stops maps the name of a pod to the channel for the result of its last stop. wake enqueues a pod.
 	stops sync.Map
@@ -90,58 +90,42 @@ func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	}
 }
 
-// see records when the unfinished requests of a pod were first seen. The creation time comes from another
-// clock, so a deadline could expire before the request began if the clock of the node is ahead. A restarted
+// sighting is when this daemon first saw a request, and when it first saw that the request's pod was made not
+// ready. The times in the request come from other clocks: a deadline could expire before the request began, or
+// containers could be stopped while the pod still gets traffic, if the clock of the node is ahead. A restarted
 // daemon counts from its start. The manager counts from the creation.
+type sighting struct{ request, unready time.Time }
+
+// see records the sightings of the unfinished requests of a pod.
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
 	if len(open) == 0 {
 		r.seen.Delete(pod)
 		return
 	}
-	since := map[types.UID]time.Time{}
+	sightings := map[types.UID]sighting{}
 	for _, request := range open {
-		since[request.UID] = r.seenSince(request)
+		sightings[request.UID] = r.sighting(request)
 	}
-	r.seen.Store(pod, since)
+	r.seen.Store(pod, sightings)
 }
 
-// seenSince returns when the request was first seen.
-func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
+// sighting returns the sighting of a request, which is now of what was not seen before.
+func (r *reconciler) sighting(request *appsv1beta1.ContainerRecreateRequest) sighting {
 	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
-	if since, ok := known.(map[types.UID]time.Time); ok {
-		if at, ok := since[request.UID]; ok {
-			return at
-		}
+	sightings, _ := known.(map[types.UID]sighting)
+	s := sightings[request.UID]
+	if s.request.IsZero() {
+		s.request = r.clock.Now()
 	}
-	return r.clock.Now()
-}
-
-// grace records when the grace period of a request was first seen to be running.
-type grace struct {
-	request types.UID
-	since   time.Time
-}
-
-// unreadySince returns when this daemon first saw that the request's pod was made not ready. The time that
-// the manager wrote comes from another clock, so containers could be stopped while the pod still gets traffic
-// if the clock of the node is ahead. A restarted daemon counts from its start.
-func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
-	if !graceBegan(request) {
-		return time.Time{}
+	if s.unready.IsZero() && graceBegan(request) {
+		s.unready = r.clock.Now()
 	}
-	pod := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
-	if known, ok := r.graces.Load(pod); ok {
-		if g, ok := known.(grace); ok && g.request == request.UID {
-			return g.since
-		}
-	}
-	r.graces.Store(pod, grace{request.UID, now})
-	return now
+	return s
 }
 
 // Setup adds the controller to the manager. The manager's cache must hold only the active requests of this
 // node (CRR-090).
-func Setup(mgr ctrl.Manager, options Options) error {
+func Setup(mgr ctrl.Manager, o Options) error {
 	live, err := client.New(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -153,15 +137,16 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		live:      live,
 		pods:      mgr.GetAPIReader(),
 		clock:     clock.RealClock{},
-		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
+		runtimeOf: func(id string) (Runtime, error) { return o.Runtimes.ForContainer(id) },
 		stopper: &stop.Stopper{
-			Events:    options.Events,
+			Events:    o.Events,
 			Clock:     clock.RealClock{},
-			Stops:     options.Stops,
+			Stops:     o.Stops,
+			Places:    o.Places,
 			Requester: "crr",
 		},
 	}
-	if options.WatchesPods {
+	if o.WatchesPods {
 		r.pods = mgr.GetClient()
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
@@ -173,16 +158,23 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			r.wake = queue.Add // sources are started before workers
 			return nil
 		})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
-		}).
+		WithOptions(options(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
 
 	return answerer{r}.setup(mgr)
+}
+
+// options returns the settings of a controller with this number of workers. Namespaces take turns in its queue,
+// because the workers wait for the few requests per second that the daemon may send to the API server.
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		NewQueue:                pacing.FairQueue(workers),
+		RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
+	}
 }
 
 func toPod(_ context.Context, object client.Object) []reconcile.Request {
@@ -215,25 +207,18 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	r.see(key.NamespacedName, open)
 	stopping, err := r.underway(key.NamespacedName)
 	if len(open) == 0 {
-		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 
 	order(open)
-	failures := []error{err}
-	for _, waiting := range open[1:] {
-		if waiting.Status.Phase == "" {
-			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
-		}
+	after, known, next := poll, listed{}, !stopping && err == nil
+	for i := 0; i < len(open) && next && err == nil; i++ {
+		var wait time.Duration
+		wait, next, err = r.round(ctx, open[i], known)
+		after = min(after, wait)
 	}
 
-	after := poll
-	if !stopping && err == nil {
-		after, err = r.round(ctx, open[0])
-		failures = append(failures, err)
-	}
-
-	switch err := errors.Join(failures...); {
+	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: again}, nil
 	case err != nil:
@@ -246,19 +231,24 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // again is the delay after a round that wrote something. The cache may show the write by then.
 const again = 100 * time.Millisecond
 
+// listed holds the containers of pods, by UID, as they were listed in a pass. A tenant may have many requests
+// for a pod, and its containers need not be listed for each of those.
+type listed map[string][]runtime.Container
+
 // round evaluates the cached request. If there is something to do, it evaluates the request from the API
-// server again, so that it never acts on a stale request.
+// server again, so that it never acts on a stale request. It returns when to check again, and whether the next
+// request of the pod may begin.
 func (r *reconciler) round(
-	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest,
-) (time.Duration, error) {
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known listed,
+) (time.Duration, bool, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
-	plan, _, err := r.evaluate(ctx, cached)
+	plan, _, err := r.evaluate(ctx, cached, known)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if !plan.Record && plan.Stop == nil {
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
-		return plan.After, nil
+		return plan.After, plan.stopped(), nil
 	}
 
 	// Check this before any request to the API server, because requests are limited and shared by all
@@ -266,34 +256,31 @@ func (r *reconciler) round(
 	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {
 		logger.V(2).Info("Waiting", "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
-		return poll, nil
+		return poll, false, nil
 	}
 
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
-		return poll, err // the cache will show that it is gone
+		return poll, false, err // the cache will show that it is gone
 	}
 
-	plan, rt, err := r.evaluate(ctx, request)
+	plan, rt, err := r.evaluate(ctx, request, listed{})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, false, err
 	case plan.Record:
 		if err := r.write(ctx, request, plan); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if plan.Complete {
 			logger.Info("Completed", "message", plan.Message)
 		}
-		return again, nil
+		return again, false, nil
 	case plan.Stop != nil:
-		return poll, r.stop(ctx, request, plan.Stop, rt)
+		return poll, false, r.stop(ctx, request, plan.Stop, rt)
 	}
 
-	if plan.After == 0 { // it is completed, which the cache will show
-		return poll, nil
-	}
-	return max(plan.After, again), nil
+	return max(plan.After, again), false, nil
 }
 
 // read reads a request from the API server. It returns nil if the request is gone.
@@ -310,15 +297,17 @@ func (r *reconciler) read(
 	return request, nil
 }
 
-// evaluate collects the snapshot of a round and makes its plan.
+// evaluate collects the snapshot of a round and makes its plan. It lists the containers if they are not known.
 func (r *reconciler) evaluate(
-	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, known listed,
 ) (*Plan, Runtime, error) {
+	seen := r.sighting(request)
 	s := Snapshot{
-		Request:   request,
-		Inspected: map[string]runtime.Status{},
-		Seen:      r.seenSince(request),
-		Now:       r.clock.Now(),
+		Request:      request,
+		Inspected:    map[string]runtime.Status{},
+		Seen:         seen.request,
+		UnreadySince: seen.unready,
+		Now:          r.clock.Now(),
 	}
 	if finished(request, s.Seen, s.Now) != "" {
 		plan := NewPlan(s)
@@ -341,8 +330,15 @@ func (r *reconciler) evaluate(
 		}
 		return &plan, nil, nil
 	}
-	if s.Containers, err = rt.Containers(ctx, request.Labels[pub.RecreatePodUID]); err != nil {
-		return nil, nil, err
+	uid, ok := request.Labels[pub.RecreatePodUID], false
+	if s.Containers, ok = known[uid]; !ok {
+		if s.Containers, err = rt.Containers(ctx, uid); err != nil {
+			return nil, nil, err
+		}
+		for i := range s.Containers {
+			s.Containers[i].Annotations = graces(s.Containers[i].Annotations)
+		}
+		known[uid] = s.Containers
 	}
 
 	for _, c := range request.Spec.Containers {
@@ -355,6 +351,7 @@ func (r *reconciler) evaluate(
 		case errors.Is(err, runtime.ErrUnavailable), ctx.Err() != nil:
 			return nil, nil, err
 		case err == nil:
+			inspected.Annotations = nil
 			s.Inspected[current.ID] = inspected
 		case !errors.Is(err, runtime.ErrNotFound): // the other containers of the request are stopped nevertheless
 			log.FromContext(ctx).Info("A container cannot be inspected", "request", request.Name, "container", c.Name, "error", err.Error())
@@ -369,9 +366,22 @@ func (r *reconciler) evaluate(
 		}
 	}
 
-	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := NewPlan(s)
 	return &plan, rt, nil
+}
+
+// graces returns the annotations that have a grace period. The others have what users wrote, like hooks of a
+// megabyte, and a worker may wait long for the API server.
+func graces(annotations map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range []string{
+		runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod,
+	} {
+		if value, ok := annotations[key]; ok {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Runtime, error) {
@@ -399,13 +409,13 @@ func (r *reconciler) pod(
 	return pod, nil
 }
 
-// withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
-// keep large hooks.
+// withHook returns the pod of the request, if it exists, with the hook of a container and the address that it
+// may call. The cache may be behind, and does not keep large hooks.
 func (r *reconciler) withHook(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string,
 ) (*corev1.Pod, error) {
 	pod, err := r.pod(ctx, r.pods, request)
-	if err != nil || pod == nil || slim.HasHook(pod, container) {
+	if err != nil || pod != nil && pod.Status.PodIP != "" && slim.HasHook(pod, container) {
 		return pod, err
 	}
 	return r.pod(ctx, r.live, request)

@@ -148,7 +148,7 @@ func TestGraceOfAnotherClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = w.rounds(1)
-			w.r.graces.Range(func(pod, _ any) bool {
+			w.r.seen.Range(func(pod, _ any) bool {
 				t.Errorf("the grace period of %v is remembered", pod)
 				return false
 			})
@@ -328,6 +328,9 @@ func TestNextRequestBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = w.rounds(2)
+	if _, err := w.answer("second"); err != nil {
+		t.Fatal(err)
+	}
 	list := w.all()
 	if phase := list[0].Status.Phase; phase != recreating { // CRR-093, CRR-094
 		t.Fatalf("phase of the first request: got %q, want %s", phase, recreating)

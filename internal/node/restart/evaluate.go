@@ -70,7 +70,7 @@ type Plan struct {
 	Message  string
 	// Stop is the container to stop, or nil.
 	Stop *runtime.Container
-	// Waiting describes what the round waits for. After is when to check again, or 0 for never.
+	// Waiting describes what the round waits for. After is when to check again.
 	Waiting string
 	After   time.Duration
 }
@@ -128,10 +128,15 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	return nil
 }
 
-// NewPlan makes the plan of one round of the pod's first unfinished request.
+// stopped reports whether the request has no container left to stop, and all that it stopped have ended.
+func (p *Plan) stopped() bool {
+	return !slices.ContainsFunc(p.States, func(state State) bool { return state.Phase == pending })
+}
+
+// NewPlan makes the plan of one round of a request.
 func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
-		return Plan{Waiting: why}
+		return Plan{Waiting: why, After: poll}
 	}
 
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
@@ -360,7 +365,7 @@ func (p *Plan) end(culprit string) {
 	}
 }
 
-// order sorts the unfinished requests of a pod. Only the first one is processed.
+// order sorts the unfinished requests of a pod. A request begins when those before it have nothing left to stop.
 func order(requests []*appsv1beta1.ContainerRecreateRequest) {
 	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
 	of := func(r *appsv1beta1.ContainerRecreateRequest) int {

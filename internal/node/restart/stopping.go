@@ -162,7 +162,7 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 	case now == nil || now.UID != request.UID:
 		return errors.New("the request is gone")
 	}
-	if why := finished(now, r.seenSince(now), r.clock.Now()); why != "" {
+	if why := finished(now, r.sighting(now).request, r.clock.Now()); why != "" {
 		return errors.New(why)
 	}
 	return nil

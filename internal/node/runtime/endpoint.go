@@ -29,9 +29,10 @@ const (
 	// mostOfHook and mostOfEnvironment limit the output of a command in a container, because the user of the
 	// container controls it.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
-	// hooksAtOnce and commandsAtOnce limit the concurrent preStop hooks, and other commands, in all containers of the node,
+	// HooksAtOnce and commandsAtOnce limit the concurrent preStop hooks, and other commands, in all containers of the node,
 	// because each holds memory until it ends. Hooks may last as long as users like, and must not keep probes from running.
-	hooksAtOnce, commandsAtOnce = 64, 64
+	HooksAtOnce, commandsAtOnce = 128, 64
+	hooksAtOnce                 = HooksAtOnce
 )
 
 var (

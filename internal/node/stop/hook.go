@@ -47,6 +47,10 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 	case hook.Size() > mostOfHook:
 		return fmt.Errorf("it has %d KiB, and hooks of more than %d KiB are not run", hook.Size()>>10, mostOfHook>>10)
 	case hook.Exec != nil:
+		if err := s.Places.take(ctx, request.Container.PodNamespace); err != nil {
+			return err
+		}
+		defer s.Places.give(request.Container.PodNamespace)
 		return r.Exec(ctx, request.Container.ID, hook.Exec.Command, request.Grace)
 	case hook.HTTPGet != nil:
 		return get(ctx, hook.HTTPGet, request)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,4 +60,31 @@ func TestHooksLeavePlacesForProbes(t *testing.T) {
 	} else if string(output.Stdout) != "alive" {
 		t.Errorf("exec probe of somebody else: got %q", output.Stdout)
 	}
+}
+
+// ND-039: a namespace alone runs the hooks of all containers that it may stop at once. Further hooks wait until one of
+// its places is given back, or until they have no time left.
+func TestPlacesOfANamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPlaces()
+		for n := range Most {
+			within, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := p.take(within, "shop"); err != nil {
+				t.Fatalf("place %d of a namespace alone: %v", n, err)
+			}
+			cancel()
+		}
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.take(within, "shop"); err == nil {
+			t.Error("a namespace has more places than its share")
+		}
+		got := make(chan error)
+		go func() { got <- p.take(t.Context(), "shop") }()
+		synctest.Wait()
+		p.give("shop")
+		if err := <-got; err != nil {
+			t.Errorf("the place that was given back: %v", err)
+		}
+	})
 }

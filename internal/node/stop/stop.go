@@ -75,6 +75,8 @@ type Stopper struct {
 	Events record.EventRecorder
 	Clock  clock.WithDelayedExecution
 	Stops  *prometheus.CounterVec
+	// Places are those that all Stoppers of the node share.
+	Places *Places
 	// Requester is the value of the label in Stops.
 	Requester string
 

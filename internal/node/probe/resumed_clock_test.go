@@ -1,0 +1,23 @@
+package probe
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+)
+
+// PPM-082, PPM-084: the node booted with a clock that was eight hours ahead, and the daemon reported results by it. NTP
+// set the clock back, and while the daemon was being replaced the container ended and kubelet started another one. That
+// one has no result yet: the time of the last one, which has not come, does not tell that it is about this container.
+func TestAResultFromTheFutureIsNotOfTheNextContainer(t *testing.T) {
+	p := NewProber(definition(thresholds(3, 3)), noon)
+	p.Resume(appsv1alpha1.ContainerProbeState{Name: "role#primary", State: "Succeeded", Message: "yes",
+		LastProbeTime: metav1.NewTime(noon.Add(8 * time.Hour)), LastTransitionTime: metav1.NewTime(noon.Add(7 * time.Hour))})
+	p.Meet(running("b", noon.Add(5*time.Second)), noon.Add(time.Minute))
+	if p.State == "Succeeded" {
+		t.Errorf("the container started %s ago, and was never probed: the result is %s %q", 55*time.Second, p.State, p.Message)
+	}
+}
