@@ -57,7 +57,7 @@ func NewSet(options Options) *Set {
 	if options.Meters == nil {
 		options.Meters = NewMeters()
 	}
-	return &Set{options: options, hooks: make(chan struct{}, hooksAtOnce), commands: make(chan struct{}, commandsAtOnce)}
+	return &Set{options: options, hooks: make(chan struct{}, HooksAtOnce), commands: make(chan struct{}, commandsAtOnce)}
 }
 
 // Run looks for runtimes now and every 10 to 30 s until the context is canceled. It never gives up, so the
