@@ -140,6 +140,12 @@ func (s *Secrets) Sync(
 				name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
 			continue
 		}
+		if source != nil {
+			if err := imagepull.CheckSecret(source); err != nil {
+				problems = append(problems, fmt.Sprintf("pull secret %s is too large: %s", name.Name, err))
+				continue
+			}
+		}
 
 		if direct {
 			if source != nil {
