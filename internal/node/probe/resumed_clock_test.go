@@ -15,7 +15,7 @@ import (
 func TestAResultFromTheFutureIsNotOfTheNextContainer(t *testing.T) {
 	p := NewProber(definition(thresholds(3, 3)), noon)
 	p.Resume(appsv1alpha1.ContainerProbeState{Name: "role#primary", State: "Succeeded", Message: "yes",
-		LastProbeTime: metav1.NewTime(noon.Add(8 * time.Hour)), LastTransitionTime: metav1.NewTime(noon.Add(7 * time.Hour))})
+		LastProbeTime: metav1.NewTime(noon.Add(8 * time.Hour)), LastTransitionTime: metav1.NewTime(noon.Add(7 * time.Hour))}, noon)
 	p.Meet(running("b", noon.Add(5*time.Second)), noon.Add(time.Minute))
 	if p.State == "Succeeded" {
 		t.Errorf("the container started %s ago, and was never probed: the result is %s %q", 55*time.Second, p.State, p.Message)
