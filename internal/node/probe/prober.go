@@ -138,8 +138,9 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 
 	if p.container != c.ID {
 		// What a previous process observed was a container that had started by then, and no attempt is made
-		// in the second of its start.
-		if !p.resumed || c.Started.After(p.Probed) {
+		// in the second of its start. If the clock was set back since, only a container that started by the former
+		// clock can be told from another one.
+		if !p.resumed || c.Started.After(p.Probed) || p.Probed.After(now) && !c.Started.After(now) {
 			p.reset(now)
 		}
 		p.container, p.started, p.resumed = c.ID, c.Started, false
