@@ -34,4 +34,7 @@ const (
 	MaxPullSandboxBytes = 4 << 10
 	// MaxPullSecrets is how many pull secrets it may name.
 	MaxPullSecrets = 32
+	// MaxPullSecretBytes is how many bytes of data a pull secret may have. One with the largest tokens for all regions of
+	// several clouds has half of it.
+	MaxPullSecretBytes = 512 << 10
 )

@@ -88,8 +88,9 @@ func describe(path string, field *apiextensionsv1.JSONSchemaProps, visit func(pa
 }
 
 // deliberate are fields that the reference's definitions lack, so that its API server drops what users write
-// there (ACJ-014).
-var deliberate = regexp.MustCompile(`^spec\.template\.(broadcastJobTemplate|imageListPullJobTemplate)\.metadata\.(labels|annotations)`)
+// there (ACJ-014), or that its results do without (PPM-082).
+var deliberate = regexp.MustCompile(`^spec\.template\.(broadcastJobTemplate|imageListPullJobTemplate)\.metadata\.(labels|annotations)` +
+	`|^status\.podProbeStatuses\[]\.probeStates\[]\.target\t`)
 
 // newerKubernetes are fields that types of Kubernetes got after the lists were written.
 var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protocol\tstring": true}

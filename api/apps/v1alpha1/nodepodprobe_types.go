@@ -92,6 +92,11 @@ type ContainerProbeState struct {
 	// +spec:PPM-092
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Target identifies the container and the handler of the probe that the result is about. A daemon that starts again
+	// does not take it for the result of another one.
+	// +spec:PPM-082
+	// +optional
+	Target string `json:"target,omitempty"`
 }
 
 // NodePodProbe lists the probes that the daemon of the node of its name carries out, and their results. The manager keeps its spec; only

@@ -89,7 +89,7 @@ func TestPullJobDocument(t *testing.T) {
 		"labels":      {func(s *corev1.PodTemplateSpec) { s.Labels = labels }, nil, map[string]any{"labels": map[string]any{"app": "web"}}},
 		"annotations": {func(s *corev1.PodTemplateSpec) { s.Annotations = labels }, nil, map[string]any{"annotations": map[string]any{"app": "web"}}},
 		"secrets": {func(s *corev1.PodTemplateSpec) {
-			s.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+			s.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: ""}, {Name: "pull"}, {Name: "a/b"}} // of a chart
 		},
 			[]any{"pull"}, nil},
 		"just small enough": {func(s *corev1.PodTemplateSpec) {

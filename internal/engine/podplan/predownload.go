@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/engine/wording"
@@ -266,10 +267,11 @@ func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	}
 
 	var secrets []any
-	for _, secret := range template.Spec.ImagePullSecrets[:min(
-		len(template.Spec.ImagePullSecrets), pub.MaxPullSecrets,
-	)] {
-		secrets = append(secrets, secret.Name)
+	for _, secret := range template.Spec.ImagePullSecrets {
+		// Kubernetes stores pods with any name, and the kubelet leaves out what is none.
+		if imageref.CheckSecretName(secret.Name) == nil && len(secrets) < pub.MaxPullSecrets {
+			secrets = append(secrets, secret.Name)
+		}
 	}
 
 	if len(secrets) > 0 {

@@ -416,6 +416,12 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		)
 	}
 
+	for _, name := range SecretsOf(t) {
+		if err := imageref.CheckSecretName(name); err != nil {
+			refuse("spec.pullSecrets: %q is no name of a secret in the namespace of the job: %w", name, err)
+		}
+	}
+
 	if n := len(SecretsOf(t)); n > pub.MaxPullSecrets {
 		refuse(
 			"spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries",

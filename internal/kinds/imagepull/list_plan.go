@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
@@ -39,9 +40,11 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 
 // childTemplate returns the template of a list's jobs. It has no TTL, so that no job is deleted before the
 // list has ended, and it has the defaults that admission would add, so that it can be compared with existing
-// jobs. A pull gets no more time than its job, which would not be admitted otherwise.
+// jobs, but not those names of secrets that admission refuses and that were stored before. A pull gets no more time than its job, which would not be admitted otherwise.
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
+	t.PullSecrets = slices.DeleteFunc(t.PullSecrets,
+		func(name string) bool { return imageref.CheckSecretName(name) != nil })
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
 	if t.CompletionPolicy.Type == "" {
 		t.CompletionPolicy.Type = appsv1beta1.CompletionAlways

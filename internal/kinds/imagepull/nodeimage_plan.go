@@ -323,22 +323,22 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 				continue
 			}
 
-			timeout, tries := time.Duration(defaultTimeout)*time.Second, time.Duration(defaultBackoff)+1
+			timeout, tries := int64(defaultTimeout), int64(defaultBackoff)+1
 			if p := tag.PullPolicy; p != nil {
 				if p.ActiveDeadlineSeconds != nil {
 					longest = max(longest, timing.Seconds(*p.ActiveDeadlineSeconds))
 					continue
 				}
 				if p.TimeoutSeconds != nil {
-					timeout = time.Duration(*p.TimeoutSeconds) * time.Second
+					timeout = int64(*p.TimeoutSeconds)
 				}
 				if p.BackoffLimit != nil {
-					tries = time.Duration(min(*p.BackoffLimit, maxBackoff)) + 1
+					tries = int64(min(*p.BackoffLimit, maxBackoff)) + 1
 				}
 			}
 
-			const pause = 30 * time.Second // the longest pause between two attempts
-			longest = max(longest, tries*(timeout+pause))
+			const pause = 30 // seconds, the longest pause between two attempts
+			longest = max(longest, timing.Seconds(tries*(timeout+pause)))
 		}
 	}
 

@@ -222,3 +222,21 @@ func (s sums) noRoom(
 func SecretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
 	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
 }
+
+// SecretBytes returns how many bytes of data a secret has.
+func SecretBytes(secret *corev1.Secret) int {
+	size := 0
+	for _, value := range secret.Data {
+		size += len(value)
+	}
+	return size
+}
+
+// CheckSecret returns an error if a pull secret is too large for the nodes, each of which reads it (IMG-123).
+func CheckSecret(secret *corev1.Secret) error {
+	if size := SecretBytes(secret); size > pub.MaxPullSecretBytes {
+		return fmt.Errorf("it has %d bytes of data, at most %d are allowed: keep only what the image needs",
+			size, pub.MaxPullSecretBytes)
+	}
+	return nil
+}

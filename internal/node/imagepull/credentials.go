@@ -129,9 +129,10 @@ func matching(list []credential, image string) []runtime.Auth {
 		return nil
 	}
 	var found []runtime.Auth
+	has := map[runtime.Auth]bool{{}: true}
 	for _, c := range list {
-		if c.auth != (runtime.Auth{}) && covers(c.registry, reference.Domain(named), reference.Path(named)) &&
-			!slices.Contains(found, c.auth) {
+		if !has[c.auth] && covers(c.registry, reference.Domain(named), reference.Path(named)) {
+			has[c.auth] = true
 			found = append(found, c.auth)
 		}
 	}

@@ -207,19 +207,19 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 				return c.Get(ctx, name, object, opts...)
 			}}), b.puller.clock)
 		one, other := types.NamespacedName{Namespace: "cfg", Name: "one"}, types.NamespacedName{Namespace: "cfg", Name: "other"}
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, "img"); err != nil {
 			t.Fatalf("reading the credentials: %v", err)
 		} else if len(list) != 1 {
 			t.Fatalf("credentials: got %v, want 1", list)
 		}
 		down = true
 		time.Sleep(time.Hour)
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, "img"); err != nil {
 			t.Errorf("credentials that are known, while the API server is down: %v", err)
 		} else if len(list) != 1 {
 			t.Errorf("credentials that are known, while the API server is down: got %v, want 1", list)
 		}
-		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil); err == nil {
+		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil, "img"); err == nil {
 			t.Error("what was never read is taken for missing")
 		}
 	})
@@ -269,7 +269,7 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		s := b.puller.secrets
 		count := func(jobs ...string) int {
 			t.Helper()
-			list, err := s.credentials(t.Context(), names, jobs)
+			list, err := s.credentials(t.Context(), names, jobs, "img")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,9 +18,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/wording"
+	pulljobs "github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// secrets caches pull secrets for 5 to 10 minutes.
+// Tenants choose how many pull secrets there are and what is in them, and the daemon has little memory.
+const (
+	// mostKept is how many bytes of secrets are remembered. The largest are read again at each use if there are more.
+	mostKept = 8 << 20
+	// mostTried is how many bytes the credentials for one pull have. They are in memory as long as it lasts.
+	mostTried = 1 << 20
+	// overhead is about what one secret, or one credential, takes in addition to its content.
+	overhead = 500
+)
+
+// secrets caches pull secrets for 5 to 10 minutes, as they are stored: parsed, one could take many times its size.
 type secrets struct {
 	live  client.Reader
 	clock clock.PassiveClock
@@ -30,12 +43,13 @@ type secrets struct {
 }
 
 type cachedSecret struct {
-	credentials []credential
+	// secret has only the type and the data. It is nil if there is a problem.
+	secret      *corev1.Secret
 	problem     string
 	read, until time.Time
 	copied      bool
-	// users are the jobs for which the secret was copied.
-	users map[string]bool
+	// users are the jobs for which the secret was copied, separated by commas.
+	users string
 	// namespace is the namespace of the jobs that may use a secret without users: its own, or that of its
 	// source.
 	namespace string
@@ -49,7 +63,7 @@ func (c *cachedSecret) serves(jobs []string) bool {
 	}
 	return slices.ContainsFunc(jobs, func(job string) bool {
 		namespace, _, _ := strings.Cut(job, "/")
-		return c.users[job] || c.users == nil && namespace == c.namespace
+		return strings.Contains(","+c.users+",", ","+job+",") || c.users == "" && namespace == c.namespace
 	})
 }
 
@@ -57,21 +71,20 @@ func (c *cachedSecret) serves(jobs []string) bool {
 // in the namespace of its source if an older release wrote no references. Any other secret is for the jobs of
 // its own namespace.
 func (c *cachedSecret) describe(secret *corev1.Secret) {
-	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
-	c.copied, c.namespace = source != "", secret.Namespace
-	if !c.copied {
-		return
+	source := secret.Annotations[pub.SecretSource]
+	if c.copied, c.namespace = source != "", secret.Namespace; c.copied {
+		c.namespace, _, _ = strings.Cut(source, "/")
+		c.users = secret.Annotations[pub.SecretReferences]
 	}
+}
 
-	c.namespace, _, _ = strings.Cut(source, "/")
-	if references == "" {
-		return
+// size returns about how many bytes of memory it takes.
+func (c *cachedSecret) size() int {
+	size := overhead + len(c.users)
+	if c.secret != nil {
+		size += pulljobs.SecretBytes(c.secret)
 	}
-
-	c.users = map[string]bool{}
-	for job := range strings.SplitSeq(references, ",") {
-		c.users[job] = true
-	}
+	return size
 }
 
 // errSecrets means that the API server did not say what is in a secret. It may later.
@@ -84,21 +97,39 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns the credentials for a tag of these jobs, in the order of the secrets. The tags of an
-// image share its secrets although their jobs may be in several namespaces, so each secret is used only for
-// its own jobs. A missing or unusable secret is skipped, which is logged once and not at every use. If the
-// API server does not respond, that is an error only for a secret that was never read.
+// credentials returns the credentials for an image with a tag of these jobs, in the order of the secrets and
+// without duplicates. The tags of an image share its secrets although their jobs may be in several namespaces, so
+// each secret is used only for its own jobs. A missing or unusable secret is skipped, which is logged once and not
+// at every use. If the API server does not respond, that is an error only for a secret that is not remembered.
 func (s *secrets) credentials(
-	ctx context.Context, names []types.NamespacedName, jobs []string,
-) ([]credential, error) {
-	var all []credential
+	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
+) ([]runtime.Auth, error) {
+	var all []runtime.Auth
+	size := 0
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
 			return nil, err
 		}
-		if cached.serves(jobs) {
-			all = append(all, cached.credentials...)
+		if cached.secret == nil || !cached.serves(jobs) {
+			continue
+		}
+
+		list, err := fromSecret(cached.secret)
+		if err != nil {
+			continue // this was logged when it was read
+		}
+		for _, auth := range matching(list, image) {
+			if slices.Contains(all, auth) {
+				continue
+			}
+			size += overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
+			if size > mostTried {
+				klog.FromContext(ctx).Info("Not all credentials for an image are tried, because they are too large",
+					"image", image, "secret", name, "tried", len(all))
+				return all, nil
+			}
+			all = append(all, auth)
 		}
 	}
 	return all, nil
@@ -129,8 +160,13 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 		return cachedSecret{}, fmt.Errorf("%w: secret %s: %w", errSecrets, name, err)
 	default:
 		now.describe(secret)
-		if now.credentials, err = fromSecret(secret); err != nil {
-			now.problem = err.Error()
+		if err = pulljobs.CheckSecret(secret); err == nil {
+			_, err = fromSecret(secret)
+		}
+		if err != nil {
+			now.problem = wording.Bound(err.Error())
+		} else {
+			now.secret = &corev1.Secret{Type: secret.Type, Data: secret.Data}
 		}
 	}
 
@@ -142,7 +178,27 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	defer s.mu.Unlock()
 
 	s.known[name] = now
+	s.shrink()
 	return now, nil
+}
+
+// shrink forgets the largest secrets if there are too many, so that those of usual size stay.
+func (s *secrets) shrink() {
+	total := 0
+	for _, cached := range s.known {
+		total += cached.size()
+	}
+	for total > mostKept {
+		var largest types.NamespacedName
+		most := 0
+		for name, cached := range s.known {
+			if size := cached.size(); size > most {
+				largest, most = name, size
+			}
+		}
+		delete(s.known, largest)
+		total -= most
+	}
 }
 
 // expire makes the next use read the secrets again, because the registry rejected them and they may have been

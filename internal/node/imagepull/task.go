@@ -259,17 +259,16 @@ func (p *puller) answering(ctx context.Context, t *task, call func() error) erro
 }
 
 func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
-	listed, err := p.secrets.credentials(ctx, t.referred(), t.jobs())
-	if err != nil {
-		return err
-	}
-
 	image, err := t.key.pulled()
 	if err != nil {
 		return err
 	}
 
-	auths := matching(listed, image)
+	auths, err := p.secrets.credentials(ctx, t.referred(), t.jobs(), image)
+	if err != nil {
+		return err
+	}
+
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {

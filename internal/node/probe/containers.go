@@ -155,8 +155,8 @@ func (c *containers) meet(
 // podOf reads the pod of a definition. It returns nil if the pod is not needed or does not exist. A liveness
 // probe must not fail before its container has started, which only the pod shows.
 func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
-	if !c.watched && (!anew || !d.liveness()) &&
-		(!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
+	age := c.now().Sub(k.read)
+	if !c.watched && (!anew || !d.liveness()) && (!d.network() || age >= 0 && age < asked) {
 		return nil, nil
 	}
 

@@ -240,7 +240,7 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 		} else {
 			p := NewProber(d, now)
 			if state, found := former[d.Key]; found {
-				p.Resume(state)
+				p.Resume(state, now)
 			}
 			r.probers[d.Key] = p
 		}

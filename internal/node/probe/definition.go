@@ -1,6 +1,9 @@
 package probe
 
 import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
 	"net"
 	"strconv"
 	"time"
@@ -123,4 +126,12 @@ func (d *Definition) address(port intstr.IntOrString) string {
 func (d *Definition) sameTarget(other *Definition) bool {
 	return d.Container == other.Container && d.Refused == other.Refused &&
 		equality.Semantic.DeepEqual(d.Handler, other.Handler)
+}
+
+// targetHash returns a hash of what sameTarget compares, by which a later process knows what a result is about.
+func (d *Definition) targetHash() string {
+	text, _ := json.Marshal([]any{d.Container, d.Refused, d.Handler}) // plain data
+	sum := fnv.New32a()
+	_, _ = sum.Write(text)
+	return fmt.Sprintf("%08x", sum.Sum32())
 }

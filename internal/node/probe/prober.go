@@ -39,6 +39,8 @@ type Result struct {
 type Prober struct {
 	Definition
 	Result
+	// target is the targetHash of the definition.
+	target string
 	// container is the ID of the container that the result is about, or empty if none is known yet. started
 	// is the time when it started.
 	container string
@@ -54,13 +56,14 @@ type Prober struct {
 
 // NewProber returns a Prober without a result.
 func NewProber(d Definition, now time.Time) *Prober {
-	p := &Prober{Definition: d}
+	p := &Prober{Definition: d, target: d.targetHash()}
 	p.refuse(now)
 	return p
 }
 
-// Resume continues with the result of a previous process (PPM-082).
-func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
+// Resume continues with the result of a previous process (PPM-082), unless it is about another target. Earlier releases
+// did not record the target.
+func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState, now time.Time) {
 	if p.Refused == "" {
 		p.Result = Result{
 			State:   state.State,
@@ -69,6 +72,9 @@ func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 			Changed: state.LastTransitionTime.Time,
 		}
 		p.resumed = true
+		if state.Target != "" && state.Target != p.target {
+			p.reset(now)
+		}
 	}
 }
 
@@ -81,6 +87,7 @@ func (p *Prober) Define(d Definition, now time.Time) {
 	}
 	p.Definition = d
 	if !same {
+		p.target = d.targetHash()
 		p.reset(now)
 		p.refuse(now)
 	}
@@ -131,8 +138,9 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 
 	if p.container != c.ID {
 		// What a previous process observed was a container that had started by then, and no attempt is made
-		// in the second of its start.
-		if !p.resumed || c.Started.After(p.Probed) {
+		// in the second of its start. If the clock was set back since, only a container that started by the former
+		// clock can be told from another one.
+		if !p.resumed || c.Started.After(p.Probed) || p.Probed.After(now) && !c.Started.After(now) {
 			p.reset(now)
 		}
 		p.container, p.started, p.resumed = c.ID, c.Started, false

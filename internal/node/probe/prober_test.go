@@ -330,7 +330,7 @@ func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
 // has not failed.
 func TestADaemonThatStartsAgainTakesNoContainerForTheOneThatEnded(t *testing.T) {
 	p := NewProber(definition(), noon.Add(time.Minute))
-	p.Resume(appsv1alpha1.ContainerProbeState{State: "Failed", Message: "container app is not running", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon)})
+	p.Resume(appsv1alpha1.ContainerProbeState{State: "Failed", Message: "container app is not running", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon)}, noon)
 	if p.Meet(running("b", noon.Add(500*time.Millisecond)), noon.Add(time.Minute)); p.State != "Unknown" {
 		t.Errorf("state of the probe of a container that replaced one that ended: got %+v, want Unknown",
 			p.Result)

@@ -95,6 +95,7 @@ func (p *Prober) entry(
 		Name:               p.Name,
 		State:              p.State,
 		Message:            wording.Clip(p.Message, most),
+		Target:             p.target,
 		LastProbeTime:      metav1.NewTime(p.Probed.Truncate(time.Second)),
 		LastTransitionTime: metav1.NewTime(p.Changed.Truncate(time.Second)),
 	}

@@ -262,12 +262,15 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 }
 
 // Containers lists the containers of a pod in all runtimes of the node, including those that have ended. It
-// returns an error if a runtime that may have some does not respond.
+// returns an error if a runtime that may have some does not respond. One that had no pods when they were counted has
+// none if another one runs pods, because the kubelet uses only one.
 func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error) {
 	var all []Container
 	known := false
-	for _, m := range s.snapshot() {
-		if m.runtime == nil {
+	members := s.snapshot()
+	elsewhere := slices.ContainsFunc(members, func(m member) bool { return m.problem == "" && m.pods > 0 })
+	for _, m := range members {
+		if m.runtime == nil || m.problem != "" && m.pods == 0 && elsewhere {
 			continue
 		}
 		list, err := m.runtime.Containers(ctx, podUID)

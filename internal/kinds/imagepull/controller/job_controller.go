@@ -133,13 +133,18 @@ func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Out
 	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
+	var unread error // why the secrets are not known
 	if running {
 		if err := r.complete(ctx, of.Kept, &s); err != nil {
 			return reconcile.Outcome{}, err
 		}
+		s.Secrets, unread = r.secrets(ctx, s.Job, &of.Kept.synced)
 	}
 
 	plan := imagepull.PlanJob(s)
+	if unread != nil { // no node pulls without them, but the time of the job passes
+		plan.Assign, plan.Supply = nil, nil
+	}
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply",
 			len(plan.Supply), "drop", len(plan.Drop))
@@ -154,6 +159,10 @@ func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Out
 		of.Forget()
 	}
 
+	if unread != nil {
+		return reconcile.Outcome{}, unread
+	}
+
 	after := plan.After
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
@@ -162,7 +171,7 @@ func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Out
 	return reconcile.Outcome{After: after}, nil
 }
 
-// complete reads the nodes and secrets of a running job.
+// complete reads the nodes of a running job.
 func (r *JobReconciler) complete(
 	ctx context.Context, kept *jobMemory, s *imagepull.JobSnapshot,
 ) (err error) {
@@ -197,11 +206,11 @@ func (r *JobReconciler) complete(
 	}
 
 	s.Refused = kept.refused
-	s.Secrets, err = r.secrets(ctx, job, &kept.synced)
-	return err
+	return nil
 }
 
-// secrets synchronizes the copies of the job's secrets, at most once per sourcesEvery.
+// secrets synchronizes the copies of the job's secrets, at most once per sourcesEvery. With an error it returns the
+// references of the last time.
 func (r *JobReconciler) secrets(
 	ctx context.Context, job *appsv1beta1.ImagePullJob, before *syncedSecrets,
 ) ([]appsv1beta1.ReferenceObject, error) {
@@ -214,7 +223,7 @@ func (r *JobReconciler) secrets(
 		if !apierrors.IsConflict(err) {
 			r.Events.Event(job, corev1.EventTypeWarning, "FailedSyncSecrets", err.Error())
 		}
-		return nil, err
+		return before.refs, err
 	}
 
 	if len(problems) > 0 && !slices.Equal(problems, before.problems) {

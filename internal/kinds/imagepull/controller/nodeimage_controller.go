@@ -84,8 +84,10 @@ type NodeReconciler struct {
 
 	mu   sync.Mutex
 	used map[string]inUse
-	gone goneJobs
-	told map[string]telling // what nodes reported of their pulls, by the name of the NodeImage
+	// swept is when the entries of used that are too old to be trusted were dropped.
+	swept time.Time
+	gone  goneJobs
+	told  map[string]telling // what nodes reported of their pulls, by the name of the NodeImage
 }
 
 // telling is a hash of what a node reports of its pulls, and when it was first seen.
@@ -416,10 +418,15 @@ func (r *NodeReconciler) secretUsers(
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.Now()
+	if now.Sub(r.swept) >= rememberUse {
+		maps.DeleteFunc(r.used, func(_ string, use inUse) bool { return now.Sub(use.at) >= rememberUse })
+		r.swept = now
+	}
 	if r.used == nil {
 		r.used = map[string]inUse{}
 	}
 
-	r.used[name] = inUse{users: users(secret), at: r.Now()}
+	r.used[name] = inUse{users: users(secret), at: now}
 	return users(secret), true, true
 }

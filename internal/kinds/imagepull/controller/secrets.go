@@ -21,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -125,6 +126,10 @@ func (s *Secrets) Sync(
 
 	keep := map[string]bool{}
 	for _, name := range wanted {
+		if err := imageref.CheckSecretName(name); err != nil { // the job was stored before admission rejected this
+			problems = append(problems, fmt.Sprintf("pull secret %q does not exist: %s", name, err))
+			continue
+		}
 		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
 		source := &corev1.Secret{}
 		switch err := s.Live.Get(ctx, name, source); {
@@ -139,6 +144,12 @@ func (s *Secrets) Sync(
 			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s",
 				name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
 			continue
+		}
+		if source != nil {
+			if err := imagepull.CheckSecret(source); err != nil {
+				problems = append(problems, fmt.Sprintf("pull secret %s is too large: %s", name.Name, err))
+				continue
+			}
 		}
 
 		if direct {

@@ -33,6 +33,8 @@ func login(namespace string, kind corev1.SecretType) *corev1.Secret {
 // what is missing.
 func TestSecretsComeToRest(t *testing.T) {
 	source := login("shop", corev1.SecretTypeDockerConfigJson)
+	large := login("shop", corev1.SecretTypeDockerConfigJson)
+	large.Data["more"] = make([]byte, pub.MaxPullSecretBytes)
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name = copyName(source, 0)
 	copied.Annotations = map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other",
@@ -57,6 +59,8 @@ func TestSecretsComeToRest(t *testing.T) {
 			"pull secret login is of type Opaque"},
 		"what became something else is not kept up to date either": {"shop", []client.Object{copied, login("shop", corev1.SecretTypeTLS)},
 			0, "pull secret login is of type kubernetes.io/tls"},
+		"what is too large for nodes is not copied":    {"shop", []client.Object{large}, 0, "pull secret login is too large"},
+		"what became too large is not kept up to date": {"shop", []client.Object{copied, large}, 0, "pull secret login is too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
