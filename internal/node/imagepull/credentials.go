@@ -1,8 +1,10 @@
 package imagepull
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -32,37 +34,69 @@ type dockerEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// fromSecret parses a pull secret. Its errors do not contain the content of the secret.
-func fromSecret(secret *corev1.Secret) ([]credential, error) {
-	entries := map[string]dockerEntry{}
+// entries is called for each entry of a docker configuration in turn: all of them may take many times the size of
+// their text.
+type entries func(registry string, entry dockerEntry)
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e entries) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := d.Token(); err != nil || begin == nil {
+		return err //nolint:wrapcheck // nobody reads it
+	} else if begin != json.Delim('{') {
+		return errors.New("the entries are no object")
+	}
+	for d.More() {
+		registry, err := d.Token()
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		var entry dockerEntry
+		if err := d.Decode(&entry); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		e(fmt.Sprint(registry), entry)
+	}
+	return nil
+}
+
+// fromSecret returns the credentials for an image in a pull secret. If any entry of the secret cannot be used, it
+// returns an error, which does not contain the content of the secret.
+func fromSecret(secret *corev1.Secret, image string) ([]runtime.Auth, error) {
+	var list []credential
+	var wrong error
+	named, _ := reference.ParseNormalizedNamed(image) // nil if it is no name of an image
+	each := entries(func(registry string, entry dockerEntry) {
+		auth, err := entry.auth()
+		if err != nil && wrong == nil {
+			wrong = fmt.Errorf("entry %s of the secret: %w", registry, err)
+		}
+		at := location(registry)
+		if named != nil && covers(at, reference.Domain(named), reference.Path(named)) {
+			list = append(list, credential{at, auth})
+		}
+	})
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
-		var config struct {
-			Auths map[string]dockerEntry `json:"auths"`
-		}
+		config := struct {
+			Auths entries `json:"auths"`
+		}{each}
 		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
 			return nil, fmt.Errorf("%s of the secret is no docker configuration", corev1.DockerConfigJsonKey)
 		}
-		entries = config.Auths
 	case corev1.SecretTypeDockercfg:
-		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
+		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &each) != nil {
 			return nil, fmt.Errorf("%s of the secret is no docker configuration", corev1.DockerConfigKey)
 		}
 	default:
 		return nil, fmt.Errorf("secrets of type %s hold no registry credentials", secret.Type)
 	}
-
-	var list []credential
-	for registry, entry := range entries {
-		auth, err := entry.auth()
-		if err != nil {
-			return nil, fmt.Errorf("entry %s of the secret: %w", registry, err)
-		}
-		list = append(list, credential{location(registry), auth})
+	if wrong != nil {
+		return nil, wrong
 	}
 
 	order(list)
-	return list, nil
+	return matching(list, image), nil
 }
 
 // location converts a key of a docker configuration, or a pattern of a credential provider, to the form

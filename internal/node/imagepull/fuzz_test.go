@@ -23,22 +23,16 @@ func FuzzPullSecret(f *testing.F) {
 			corev1.SecretTypeOpaque} {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Type: kind,
 				Data: map[string][]byte{corev1.DockerConfigJsonKey: text, corev1.DockerConfigKey: text}}
-			list, err := fromSecret(secret)
-			again, err2 := fromSecret(secret)
+			found, err := fromSecret(secret, image)
+			again, err2 := fromSecret(secret, image)
 			if (err == nil) != (err2 == nil) {
 				t.Errorf("%q is read with %v, and then with %v", text, err, err2)
 			}
 			if err != nil && strings.Contains(err.Error(), "hunter2") && !strings.Contains(string(text), `"hunter2":`) {
 				t.Errorf("%q: the error is %q", text, err)
 			}
-			found, more := matching(list, image), matching(again, image)
-			if len(found) > len(list) || len(found) != len(more) {
-				t.Errorf("%q has %d credentials for %q, and then %d", text, len(found), image, len(more))
-			}
-			for _, c := range list {
-				if strings.Contains(c.registry, "://") || strings.HasSuffix(c.registry, "/") && c.registry != "/" {
-					t.Logf("%q has the registry %q", text, c.registry)
-				}
+			if len(found) != len(again) {
+				t.Errorf("%q has %d credentials for %q, and then %d", text, len(found), image, len(again))
 			}
 		}
 	})

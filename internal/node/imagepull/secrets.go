@@ -33,7 +33,7 @@ const (
 	overhead = 500
 )
 
-// secrets caches pull secrets for 5 to 10 minutes, as they are stored: parsed, one could take many times its size.
+// secrets caches pull secrets for 5 to 10 minutes, as they are stored: parsed, one may take many times its size.
 type secrets struct {
 	live  client.Reader
 	clock clock.PassiveClock
@@ -115,11 +115,11 @@ func (s *secrets) credentials(
 			continue
 		}
 
-		list, err := fromSecret(cached.secret)
+		found, err := fromSecret(cached.secret, image)
 		if err != nil {
-			continue // this was logged when it was read
+			continue // it was parsed when it was read
 		}
-		for _, auth := range matching(list, image) {
+		for _, auth := range found {
 			if slices.Contains(all, auth) {
 				continue
 			}
@@ -161,7 +161,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	default:
 		now.describe(secret)
 		if err = pulljobs.CheckSecret(secret); err == nil {
-			_, err = fromSecret(secret)
+			_, err = fromSecret(secret, "")
 		}
 		if err != nil {
 			now.problem = wording.Bound(err.Error())

@@ -40,8 +40,8 @@ func TestPullSecretsTakeLittleMemory(t *testing.T) {
 		jobs, bytes int
 		content     func(n, bytes int) string
 	}{
-		"a long password in each":              {4, 1000 << 10, password},
-		"a password as long as nodes read":     {4, pub.MaxPullSecretBytes, password},
+		"a long password in each":              {2, 1000 << 10, password},
+		"a password as long as nodes read":     {2, pub.MaxPullSecretBytes, password},
 		"many entries in each":                 {1, 900 << 10, entries("r")},
 		"as many as nodes read":                {1, pub.MaxPullSecretBytes, entries("r")},
 		"many entries that are for that image": {1, pub.MaxPullSecretBytes, entries("r.io?")},

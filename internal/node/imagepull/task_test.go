@@ -460,12 +460,12 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 		Data: map[string][]byte{
 			corev1.DockerConfigKey: []byte(
 				`{"r.io":{"username":"u","password":"p","identitytoken":"i","registrytoken":"r"},"r.io/team":{"username":"t"}}`)}}
-	list, err := fromSecret(old)
+	found, err := fromSecret(old, "r.io/team/app:1")
 	want := []runtime.Auth{{Username: "t"}, {Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}}
 	if err != nil {
 		t.Errorf("reading the old form: %v", err)
 	}
-	if diff := cmp.Diff(want, matching(list, "r.io/team/app:1")); diff != "" {
+	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("credentials of the old form (-want +got):\n%s", diff)
 	}
 	for _, bad := range []*corev1.Secret{
@@ -473,7 +473,7 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 		{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("hunter2")}},
 		{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.io":{"auth":"hunter2"}}`)}},
 	} {
-		if _, err := fromSecret(bad); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, err := fromSecret(bad, "r.io/app"); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("an unreadable secret: got error %v, want one without its content", err)
 		}
 	}
