@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
 // CheckSecretName returns why no secret can be asked for by a name in a job, or nil. The API server has no path for
@@ -13,7 +13,7 @@ func CheckSecretName(name string) error {
 	if name == "" {
 		return errors.New("it is empty")
 	}
-	if wrong := path.IsValidPathSegmentName(name); len(wrong) > 0 {
+	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
 		return errors.New("it " + strings.Join(wrong, ", and "))
 	}
 	return nil

@@ -330,8 +330,10 @@ func (r *reconciler) evaluate(
 		}
 		return &plan, nil, nil
 	}
-	uid, ok := request.Labels[pub.RecreatePodUID], false
-	if s.Containers, ok = known[uid]; !ok {
+	uid := request.Labels[pub.RecreatePodUID]
+	if containers, ok := known[uid]; ok {
+		s.Containers = containers
+	} else {
 		if s.Containers, err = rt.Containers(ctx, uid); err != nil {
 			return nil, nil, err
 		}

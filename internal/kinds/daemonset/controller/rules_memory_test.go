@@ -69,7 +69,7 @@ func TestNothingIsKeptOfASetThatGoesDuringAnEvent(t *testing.T) {
 	stored, name := s.set(), types.NamespacedName{Namespace: "default", Name: "agent"}
 	loop := s.controller.Loop(nil)
 	s.controller.Pass = nil
-	s.kube.API.Client = &afterList{s.kube.API.Client, func() {
+	s.kube.Client = &afterList{s.kube.Client, func() {
 		s.Remove(setKey)
 		s.Deliver(1 << 20)
 		s.controller.Forget(name, stored.UID) // as the loop does when it finds that the set is gone

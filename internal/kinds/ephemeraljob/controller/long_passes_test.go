@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	. "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/ephemeraljobtest"
 	"github.com/afloat-project/afloat/internal/simulation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // EJ-013: each patch takes 100 ms, and the user pauses a job of 90 pods after one second, since its containers break the pods. No further pods are treated soon after that: a pass does

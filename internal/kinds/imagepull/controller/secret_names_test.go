@@ -38,7 +38,7 @@ func TestNoPullSecretSuspendsTheDeadline(t *testing.T) {
 			j.Spec.CompletionPolicy.ActiveDeadlineSeconds = new(int64(600))
 		})
 		if err := imagepull.CheckJob(job, nil); (err == nil) != test.valid ||
-			err != nil && !(strings.Contains(err.Error(), "spec.pullSecrets") && strings.Contains(err.Error(), test.told)) {
+			err != nil && (!strings.Contains(err.Error(), "spec.pullSecrets") || !strings.Contains(err.Error(), test.told)) {
 			t.Errorf("pull secret %q: admission says %v", name, err)
 		}
 		changed := job.DeepCopy()
