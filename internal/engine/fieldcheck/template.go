@@ -89,8 +89,9 @@ func Template(
 		return append(errs, malformed...)
 	}
 
-	if n := SelectorTerms(selector); n > MostSelectorTerms {
-		errs = append(errs, field.TooMany(at, n, MostSelectorTerms))
+	const most = MostSelectorTerms + 1 // a UnitedDeployment adds one
+	if n := SelectorTerms(selector); n > most {
+		errs = append(errs, field.TooMany(at, n, most))
 	}
 	if key := inplace.Selects(matcher); key != "" {
 		errs = append(errs, field.Forbidden(at,

@@ -226,8 +226,8 @@ func SecretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
 // SecretBytes returns how many bytes of data a secret has.
 func SecretBytes(secret *corev1.Secret) int {
 	size := 0
-	for _, value := range secret.Data {
-		size += len(value)
+	for key, value := range secret.Data {
+		size += len(key) + len(value)
 	}
 	return size
 }

@@ -27,8 +27,8 @@ import (
 const (
 	// mostKept is how many bytes of secrets are remembered. The largest are read again at each use if there are more.
 	mostKept = 8 << 20
-	// mostTried is how many bytes the credentials for one pull have. They are in memory as long as it lasts.
-	mostTried = 1 << 20
+	// mostTried is how many bytes the credentials of one namespace for one pull have. They are in memory as long as it lasts.
+	mostTried = 256 << 10
 	// overhead is about what one secret, or one credential, takes in addition to its content.
 	overhead = 500
 )
@@ -105,7 +105,7 @@ func (s *secrets) credentials(
 	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
 ) ([]runtime.Auth, error) {
 	var all []runtime.Auth
-	size := 0
+	sizes := map[string]int{} // by the namespace of the jobs: nobody's credentials keep those of others from being tried
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
@@ -123,12 +123,13 @@ func (s *secrets) credentials(
 			if slices.Contains(all, auth) {
 				continue
 			}
-			size += overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
-			if size > mostTried {
+			size := overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
+			if sizes[cached.namespace]+size > mostTried {
 				klog.FromContext(ctx).Info("Not all credentials for an image are tried, because they are too large",
 					"image", image, "secret", name, "tried", len(all))
-				return all, nil
+				break
 			}
+			sizes[cached.namespace] += size
 			all = append(all, auth)
 		}
 	}
@@ -166,7 +167,11 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 		if err != nil {
 			now.problem = wording.Bound(err.Error())
 		} else {
-			now.secret = &corev1.Secret{Type: secret.Type, Data: secret.Data}
+			key := corev1.DockerConfigJsonKey
+			if secret.Type == corev1.SecretTypeDockercfg {
+				key = corev1.DockerConfigKey
+			}
+			now.secret = &corev1.Secret{Type: secret.Type, Data: map[string][]byte{key: secret.Data[key]}}
 		}
 	}
 

@@ -211,7 +211,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 
 	order(open)
-	after, known, next := poll, listed{}, !stopping && err == nil
+	after, known, next := poll, observed{}, !stopping && err == nil
 	for i := 0; i < len(open) && next && err == nil; i++ {
 		var wait time.Duration
 		wait, next, err = r.round(ctx, open[i], known)
@@ -231,15 +231,25 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // again is the delay after a round that wrote something. The cache may show the write by then.
 const again = 100 * time.Millisecond
 
-// listed holds the containers of pods, by UID, as they were listed in a pass. A tenant may have many requests
-// for a pod, and its containers need not be listed for each of those.
-type listed map[string][]runtime.Container
+// observed is what a pass has read of pods, by UID. A tenant may have many requests for a pod, which need not be read for
+// each of those.
+type observed map[string]*observation
+
+// observation is what was read of one pod: its containers, which of them were inspected, and with what result, and the pod
+// itself.
+type observation struct {
+	containers []runtime.Container
+	tried      map[string]bool
+	inspected  map[string]runtime.Status
+	podRead    bool
+	pod        *corev1.Pod
+}
 
 // round evaluates the cached request. If there is something to do, it evaluates the request from the API
 // server again, so that it never acts on a stale request. It returns when to check again, and whether the next
 // request of the pod may begin.
 func (r *reconciler) round(
-	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known listed,
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known observed,
 ) (time.Duration, bool, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached, known)
@@ -264,7 +274,7 @@ func (r *reconciler) round(
 		return poll, false, err // the cache will show that it is gone
 	}
 
-	plan, rt, err := r.evaluate(ctx, request, listed{})
+	plan, rt, err := r.evaluate(ctx, request, observed{})
 	switch {
 	case err != nil:
 		return 0, false, err
@@ -299,12 +309,11 @@ func (r *reconciler) read(
 
 // evaluate collects the snapshot of a round and makes its plan. It lists the containers if they are not known.
 func (r *reconciler) evaluate(
-	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, known listed,
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, known observed,
 ) (*Plan, Runtime, error) {
 	seen := r.sighting(request)
 	s := Snapshot{
 		Request:      request,
-		Inspected:    map[string]runtime.Status{},
 		Seen:         seen.request,
 		UnreadySince: seen.unready,
 		Now:          r.clock.Now(),
@@ -331,40 +340,48 @@ func (r *reconciler) evaluate(
 		return &plan, nil, nil
 	}
 	uid := request.Labels[pub.RecreatePodUID]
-	if containers, ok := known[uid]; ok {
-		s.Containers = containers
-	} else {
-		if s.Containers, err = rt.Containers(ctx, uid); err != nil {
+	o := known[uid]
+	if o == nil {
+		o = &observation{tried: map[string]bool{}, inspected: map[string]runtime.Status{}}
+		if o.containers, err = rt.Containers(ctx, uid); err != nil {
 			return nil, nil, err
 		}
-		for i := range s.Containers {
-			s.Containers[i].Annotations = graces(s.Containers[i].Annotations)
+		for i := range o.containers {
+			o.containers[i].Annotations = graces(o.containers[i].Annotations)
 		}
-		known[uid] = s.Containers
+		known[uid] = o
 	}
 
+	s.Containers, s.Inspected = o.containers, o.inspected
 	for _, c := range request.Spec.Containers {
 		current := runtime.Newest(s.Containers, c.Name)
 		if current == nil || current.ID == c.StatusContext.ContainerID && !current.Exited {
 			continue
 		}
-		inspected, err := rt.Status(ctx, current.ID)
-		switch {
-		case errors.Is(err, runtime.ErrUnavailable), ctx.Err() != nil:
-			return nil, nil, err
-		case err == nil:
-			inspected.Annotations = nil
-			s.Inspected[current.ID] = inspected
-		case !errors.Is(err, runtime.ErrNotFound): // the other containers of the request are stopped nevertheless
-			log.FromContext(ctx).Info("A container cannot be inspected", "request", request.Name, "container", c.Name, "error", err.Error())
+		if !o.tried[current.ID] {
+			inspected, err := rt.Status(ctx, current.ID)
+			switch {
+			case errors.Is(err, runtime.ErrUnavailable), ctx.Err() != nil:
+				return nil, nil, err
+			case err == nil:
+				inspected.Annotations = nil
+				o.inspected[current.ID] = inspected
+			case !errors.Is(err, runtime.ErrNotFound): // the other containers of the request are stopped nevertheless
+				log.FromContext(ctx).Info("A container cannot be inspected", "request", request.Name, "container", c.Name, "error", err.Error())
+			}
+			o.tried[current.ID] = true
 		}
-		if current.Exited && s.Pod == nil {
-			if s.Pod, err = r.pod(ctx, r.pods, request); err == nil && s.Pod != nil && len(s.Pod.Spec.Containers) == 0 {
-				s.Pod, err = r.pod(ctx, r.live, request) // the cache keeps only what identifies a large pod
+		if current.Exited && !o.podRead {
+			if o.pod, err = r.pod(ctx, r.pods, request); err == nil && o.pod != nil && len(o.pod.Spec.Containers) == 0 {
+				o.pod, err = r.pod(ctx, r.live, request) // the cache keeps only what identifies a large pod
 			}
 			if err != nil {
 				return nil, nil, err
 			}
+			o.podRead = true
+		}
+		if current.Exited {
+			s.Pod = o.pod
 		}
 	}
 

@@ -31,7 +31,7 @@ const (
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
 	// HooksAtOnce and commandsAtOnce limit the concurrent preStop hooks, and other commands, in all containers of the node,
 	// because each holds memory until it ends. Hooks may last as long as users like, and must not keep probes from running.
-	HooksAtOnce, commandsAtOnce = 128, 64
+	HooksAtOnce, commandsAtOnce = 192, 64
 )
 
 var (

@@ -160,7 +160,7 @@ func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Out
 	}
 
 	if unread != nil {
-		return reconcile.Outcome{}, unread
+		return reconcile.Outcome{After: plan.After}, unread
 	}
 
 	after := plan.After

@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	own "github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// IMG-112, IMG-093: the secret of a job cannot be read for a long time, so that no node gets the job. Its deadline counts nevertheless, and the
+// job ends when that is over, whatever the back-off of its errors is by then, which is up to 1000 s by default (--rate-limiter-max-delay).
+func TestTheDeadlineDoesNotWaitForTheBackOffOfSecrets(t *testing.T) {
+	const deadline = 700 * time.Second
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+		j.ResourceVersion, j.Spec.PullSecrets = "", []string{"login"}
+		j.Spec.CompletionPolicy.ActiveDeadlineSeconds = new(int64(deadline / time.Second))
+	})
+	node := imagepulltest.Blank("n")
+	node.ResourceVersion = ""
+	c := interceptor.NewClient(fakeClient(t, job, node).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if _, secret := object.(*corev1.Secret); secret {
+				return errors.New("no answer")
+			}
+			return c.Get(ctx, key, object, opts...)
+		}})
+	now := imagepulltest.Noon
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(&told{}),
+		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+	// As cmd/manager makes it.
+	loop := r.controller().Loop(workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 1000*time.Second))
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)}
+	began := now
+	for {
+		result, err := loop.Reconcile(t.Context(), request)
+		if e := c.Get(t.Context(), request.NamespacedName, job); e != nil {
+			t.Fatal(e)
+		}
+		if !job.Status.CompletionTime.IsZero() || now.Sub(began) > time.Hour {
+			break
+		}
+		// What the queue does.
+		if err != nil {
+			now = now.Add(loop.BackOff().When(request))
+		} else {
+			loop.BackOff().Forget(request)
+			now = now.Add(max(result.RequeueAfter, time.Millisecond))
+		}
+	}
+	if took := now.Sub(began); took > deadline+time.Minute {
+		t.Errorf("a job whose deadline is %s ended after %s: %q", deadline, took, job.Status.Message)
+	}
+}
