@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // IMG-123: as TestPullSecretsTakeLittleMemory, with secrets whose credentials are tiny, but which have thousands of other
 // keys with long names and empty values. The API server counts only values against the size of a secret, and stores
 // objects of 1.5 MB. The daemon, which has 128 MiB, must not keep them: it uses one of the keys.
 func TestKeysOfPullSecretsTakeLittleMemory(t *testing.T) {
+	racetest.SkipAlone(t) // it weighs memory
 	const jobs = 2
 	var objects []client.Object
 	var asked [][]types.NamespacedName

@@ -15,6 +15,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // stored is an API server that has these secrets. The fake client would encode each of them several times.
@@ -32,6 +33,7 @@ func (stored) List(context.Context, client.ObjectList, ...client.ListOption) err
 // killed on all nodes, again and again, with the pulls, probes and restarts of everybody. What somebody else has, of usual
 // size, stays known.
 func TestPullSecretsTakeLittleMemory(t *testing.T) {
+	racetest.SkipAlone(t) // it weighs memory
 	password := func(_, bytes int) string {
 		return fmt.Sprintf(`"r.io":{"username":"u","password":%q}`, strings.Repeat("x", bytes-100))
 	}
