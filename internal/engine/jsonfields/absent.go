@@ -28,16 +28,16 @@ func Absent(value any) bool {
 
 // Same reports whether two values are the same in JSON, apart from empty fields.
 func Same(a, b any) bool {
-	left, err := said(a)
+	left, err := Said(a)
 	if err != nil {
 		return false
 	}
-	right, err := said(b)
+	right, err := Said(b)
 	return err == nil && reflect.DeepEqual(left, right)
 }
 
-// said returns the decoded JSON of a value, without empty fields.
-func said(value any) (decoded any, err error) {
+// Said returns the decoded JSON of a value, without empty fields. It returns an error for what JSON cannot express.
+func Said(value any) (decoded any, err error) {
 	text, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(text, &decoded)

@@ -72,9 +72,14 @@ func CanonicalAs[T any](text []byte) (any, error) {
 }
 
 // Written returns a value that encodes to JSON of type T as a Go client writes it, which leaves out what is false or
-// empty, with the fields that the type does not know. A value that does not fit the type is returned as it is.
+// empty, with the fields that the type does not know. Empty objects count as absent. A value that does not fit the
+// type is returned as it is.
 func Written[T any](value any) any {
-	text, err := json.Marshal(value)
+	said, err := jsonfields.Said(value)
+	if err != nil {
+		return value
+	}
+	text, err := json.Marshal(said)
 	if err != nil {
 		return value
 	}
