@@ -25,6 +25,12 @@ const answerAfter = 5 * time.Second
 // has no phase after one minute.
 type answerer struct{ *reconciler }
 
+// answers returns the answerer of a reconciler. live is of its own, because the workers of the reconciler may use up
+// the requests per second that a client may send.
+func answers(r *reconciler, live client.Client) answerer {
+	return answerer{&reconciler{requests: r.requests, live: live, clock: r.clock}}
+}
+
 func (a answerer) setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("crr-answer").
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, a.later()).

@@ -27,13 +27,14 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// A tenant has 60 pods on a node and makes as many requests for each as admission lets him, ten. The daemon may send the
-// client library's five requests a second to the API server. A request of another tenant, made a second later, must
-// have a phase within a minute, as the manager completes it otherwise: "daemon has not responded for a long time"
-// (CRR-060, CRR-093).
+// A tenant has 60 pods on a node, in two namespaces, and makes as many requests for each as admission lets him, ten. A
+// client of the daemon may send five requests a second to the API server. Two requests for a pod of another tenant, made
+// a second later, must have a phase within a minute, as the manager completes them otherwise: "daemon has not responded
+// for a long time" (CRR-060, CRR-093).
 func TestRequestsOfOneTenantKeepNoneOfAnotherFromBeingAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pods, each = 60, 10
+		namespace := func(i int) string { return fmt.Sprintf("hostile-%d", i%2) }
 		scheme := k8sruntime.NewScheme()
 		_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 		n := &tenants{releaseOrphans: make(chan struct{}), called: make(chan struct{}, 1), stopped: map[string]time.Duration{}}
@@ -58,26 +59,28 @@ func TestRequestsOfOneTenantKeepNoneOfAnotherFromBeingAnswered(t *testing.T) {
 			}
 		}
 		for i := range pods {
-			add("hostile", i, each)
+			add(namespace(i), i, each)
 		}
-		add("shop", 0, 1)
+		add("shop", 0, 2)
 		api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
 			WithObjects(objects...).Build()
-		limit := flowcontrol.NewTokenBucketRateLimiter(5, 10) // of the client library, for one kind
-		live := interceptor.NewClient(api, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-				if err := limit.Wait(ctx); err != nil {
-					return err
-				}
-				return c.Get(ctx, key, object, opts...)
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				if err := limit.Wait(ctx); err != nil {
-					return err
-				}
-				return c.SubResource(of).Patch(ctx, object, patch, opts...)
-			}})
-		r := &reconciler{requests: api, live: live, pods: api, clock: clock.RealClock{},
+		live := func() client.Client {
+			limit := flowcontrol.NewTokenBucketRateLimiter(5, 10) // of the client library, for one kind
+			return interceptor.NewClient(api, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+					if err := limit.Wait(ctx); err != nil {
+						return err
+					}
+					return c.Get(ctx, key, object, opts...)
+				},
+				SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					if err := limit.Wait(ctx); err != nil {
+						return err
+					}
+					return c.SubResource(of).Patch(ctx, object, patch, opts...)
+				}})
+		}
+		r := &reconciler{requests: api, live: live(), pods: api, clock: clock.RealClock{},
 			runtimeOf: func(string) (Runtime, error) { return n, nil },
 			stopper:   &stop.Stopper{Events: record.NewFakeRecorder(10000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,21 +109,23 @@ func TestRequestsOfOneTenantKeepNoneOfAnotherFromBeingAnswered(t *testing.T) {
 			o := options(workers)
 			return o.NewQueue("", o.RateLimiter)
 		}
-		restarts, answers := queue(workers), queue(1)
+		restarts, answering := queue(workers), queue(1)
 		r.wake = restarts.Add
 		serve(restarts, workers, r)
-		serve(answers, 1, answerer{r})
-		victim := asked[len(asked)-1]
+		serve(answering, 1, answers(r, live()))
+		victim := asked[len(asked)-1] // the request for the same pod before it is under way first
 		for i := range pods {
-			restarts.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "hostile", Name: fmt.Sprintf("p%d", i)}})
+			restarts.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace(i), Name: fmt.Sprintf("p%d", i)}})
 		}
-		for _, request := range asked[:len(asked)-1] {
-			answers.AddAfter(request, answerAfter)
+		for _, request := range asked[:len(asked)-2] {
+			answering.AddAfter(request, answerAfter)
 		}
 		time.Sleep(time.Second)
 		begin := time.Now()
 		restarts.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "p0"}})
-		answers.AddAfter(victim, answerAfter)
+		for _, victim := range asked[len(asked)-2:] {
+			answering.AddAfter(victim, answerAfter)
+		}
 		now := &appsv1beta1.ContainerRecreateRequest{}
 		for now.Status.Phase == "" && time.Since(begin) < 10*time.Minute {
 			time.Sleep(time.Second)
@@ -134,7 +139,7 @@ func TestRequestsOfOneTenantKeepNoneOfAnotherFromBeingAnswered(t *testing.T) {
 		close(n.releaseOrphans)
 		cancel()
 		restarts.ShutDown()
-		answers.ShutDown()
+		answering.ShutDown()
 		all.Wait()
 		synctest.Wait()
 	})

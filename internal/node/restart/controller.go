@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,15 +127,19 @@ func (r *reconciler) sighting(request *appsv1beta1.ContainerRecreateRequest) sig
 // Setup adds the controller to the manager. The manager's cache must hold only the active requests of this
 // node (CRR-090).
 func Setup(mgr ctrl.Manager, o Options) error {
-	live, err := client.New(mgr.GetConfig(),
-		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return fmt.Errorf("building a client without cache: %w", err)
+	// Each client has limits of its own for its requests to the API server.
+	var clients [2]client.Client
+	for i := range clients {
+		var err error
+		if clients[i], err = client.New(mgr.GetConfig(),
+			client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()}); err != nil {
+			return fmt.Errorf("building a client without cache: %w", err)
+		}
 	}
 
 	r := &reconciler{
 		requests:  mgr.GetClient(),
-		live:      live,
+		live:      clients[0],
 		pods:      mgr.GetAPIReader(),
 		clock:     clock.RealClock{},
 		runtimeOf: func(id string) (Runtime, error) { return o.Runtimes.ForContainer(id) },
@@ -149,7 +154,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if o.WatchesPods {
 		r.pods = mgr.GetClient()
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
+	err := ctrl.NewControllerManagedBy(mgr).Named("crr").
 		// A request that is deleted or no longer selected enqueues its pod too, because the next request may
 		// begin.
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
@@ -164,7 +169,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
 
-	return answerer{r}.setup(mgr)
+	return answers(r, clients[1]).setup(mgr)
 }
 
 // options returns the settings of a controller with this number of workers. Namespaces take turns in its queue,
@@ -205,17 +210,21 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 
 	r.see(key.NamespacedName, open)
-	stopping, err := r.underway(key.NamespacedName)
+	busy, err := r.underway(key.NamespacedName)
 	if len(open) == 0 {
 		return reconcile.Result{}, nil
 	}
 
 	order(open)
-	after, known, next := poll, observed{}, !stopping && err == nil
-	for i := 0; i < len(open) && next && err == nil; i++ {
+	after, known, waiting := poll, observed{}, []*Plan(nil)
+	for i := 0; i < len(open) && !busy && err == nil; i++ {
+		if slices.ContainsFunc(waiting, func(p *Plan) bool { return !p.lets(open[i]) }) {
+			continue
+		}
 		var wait time.Duration
-		wait, next, err = r.round(ctx, open[i], known)
-		after = min(after, wait)
+		var plan *Plan
+		wait, plan, err = r.round(ctx, open[i], known)
+		after, waiting, busy = min(after, wait), append(waiting, plan), plan == nil
 	}
 
 	switch {
@@ -246,19 +255,19 @@ type observation struct {
 }
 
 // round evaluates the cached request. If there is something to do, it evaluates the request from the API
-// server again, so that it never acts on a stale request. It returns when to check again, and whether the next
-// request of the pod may begin.
+// server again, so that it never acts on a stale request. It returns when to check again, and the plan if the
+// request waits. Otherwise no other request of the pod may begin in this pass.
 func (r *reconciler) round(
 	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known observed,
-) (time.Duration, bool, error) {
+) (time.Duration, *Plan, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached, known)
 	if err != nil {
-		return 0, false, err
+		return 0, nil, err
 	}
 	if !plan.Record && plan.Stop == nil {
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
-		return plan.After, plan.stopped(), nil
+		return plan.After, plan, nil
 	}
 
 	// Check this before any request to the API server, because requests are limited and shared by all
@@ -266,31 +275,31 @@ func (r *reconciler) round(
 	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {
 		logger.V(2).Info("Waiting", "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
-		return poll, false, nil
+		return poll, nil, nil
 	}
 
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
-		return poll, false, err // the cache will show that it is gone
+		return poll, nil, err // the cache will show that it is gone
 	}
 
 	plan, rt, err := r.evaluate(ctx, request, observed{})
 	switch {
 	case err != nil:
-		return 0, false, err
+		return 0, nil, err
 	case plan.Record:
 		if err := r.write(ctx, request, plan); err != nil {
-			return 0, false, err
+			return 0, nil, err
 		}
 		if plan.Complete {
 			logger.Info("Completed", "message", plan.Message)
 		}
-		return again, false, nil
+		return again, nil, nil
 	case plan.Stop != nil:
-		return poll, false, r.stop(ctx, request, plan.Stop, rt)
+		return poll, nil, r.stop(ctx, request, plan.Stop, rt)
 	}
 
-	return max(plan.After, again), false, nil
+	return max(plan.After, again), nil, nil
 }
 
 // read reads a request from the API server. It returns nil if the request is gone.

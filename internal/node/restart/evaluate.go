@@ -128,9 +128,18 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	return nil
 }
 
-// stopped reports whether the request has no container left to stop, and all that it stopped have ended.
-func (p *Plan) stopped() bool {
-	return !slices.ContainsFunc(p.States, func(state State) bool { return state.Phase == pending })
+// lets reports whether another request of the pod may begin while this one waits: if this one has no container left
+// to stop and all that it stopped have ended, or if the other one names only containers that this one waits for. A
+// container that hangs in its start is restarted by another request, and this one may wait for it before it stops the
+// next.
+func (p *Plan) lets(other *appsv1beta1.ContainerRecreateRequest) bool {
+	awaited, left := map[string]bool{}, false
+	for _, state := range p.States {
+		awaited[state.Name] = state.Phase == recreating
+		left = left || state.Phase == pending
+	}
+	return !left || !slices.ContainsFunc(other.Spec.Containers,
+		func(c appsv1beta1.ContainerRecreateRequestContainer) bool { return !awaited[c.Name] })
 }
 
 // NewPlan makes the plan of one round of a request.
@@ -365,7 +374,7 @@ func (p *Plan) end(culprit string) {
 	}
 }
 
-// order sorts the unfinished requests of a pod. A request begins when those before it have nothing left to stop.
+// order sorts the unfinished requests of a pod. A request begins when those before it let it ([Plan.lets]).
 func order(requests []*appsv1beta1.ContainerRecreateRequest) {
 	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
 	of := func(r *appsv1beta1.ContainerRecreateRequest) int {

@@ -21,19 +21,20 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// hanging is a runtime with one container, which hangs since its start.
+// hanging is a runtime whose containers hang since their start.
 type hanging struct {
-	container runtime.Container
-	mu        sync.Mutex
-	stopped   []string
+	containers []runtime.Container
+	mu         sync.Mutex
+	stopped    []string
 }
 
 func (h *hanging) Containers(context.Context, string) ([]runtime.Container, error) {
-	return []runtime.Container{h.container}, nil
+	return h.containers, nil
 }
 
-func (h *hanging) Status(context.Context, string) (runtime.Status, error) {
-	return runtime.Status{Container: h.container, StartedAt: h.container.CreatedAt}, nil
+func (h *hanging) Status(_ context.Context, id string) (runtime.Status, error) {
+	at := slices.IndexFunc(h.containers, func(c runtime.Container) bool { return c.ID == id })
+	return runtime.Status{Container: h.containers[at], StartedAt: h.containers[at].CreatedAt}, nil
 }
 
 func (h *hanging) Exec(context.Context, string, []string, time.Duration) error { return nil }
@@ -50,11 +51,26 @@ func (h *hanging) Stop(_ context.Context, id string, _ time.Duration) error {
 // for its restart. That must be carried out, as kubelet would restart the container. The request of the user waits for a
 // container that is ready, which only this restart can bring about: if it keeps the other one waiting, neither ends, the
 // one of the probe runs out of time after ten minutes, as all that follow do, and the container hangs for ever.
+// The same holds for a request that has other containers to stop afterwards, in order, or one that is not on the node.
 func TestARequestThatWaitsForAContainerToBeReadyKeepsNoLivenessProbeFromRestartingIt(t *testing.T) {
-	const next = "containerd://a-1"
-	h := &hanging{container: run("a", 1)}
 	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
-	users := request(one, states(State{Name: "a", Phase: recreating, IsKilled: true}))
+	hung := State{Name: "a", Phase: recreating, IsKilled: true}
+	for name, users := range map[string]*appsv1beta1.ContainerRecreateRequest{
+		"one container":     request(one, states(hung)),
+		"in order":          request(inOrder, states(hung, State{Name: "b", Phase: pending})),
+		"another is absent": request(states(hung, State{Name: "b", Phase: pending, Message: notFound})),
+	} {
+		t.Run(name, func(t *testing.T) { restartsWhatHangs(t, users) })
+	}
+}
+
+func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest) {
+	const next = "containerd://a-1"
+	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
+	h := &hanging{containers: []runtime.Container{run("a", 1)}}
+	if users.Spec.Strategy.OrderedRecreate {
+		h.containers = append(h.containers, run("b", 0))
+	}
 	probes := request(one, states(), func(r *appsv1beta1.ContainerRecreateRequest) {
 		r.Name, r.UID, r.Status.Phase = "liveness-u-a-1", "l", ""
 		r.CreationTimestamp = metav1.NewTime(epoch.Add(2 * time.Minute))

@@ -27,9 +27,11 @@ type inspecting struct {
 	inspected int
 }
 
-func (i *inspecting) Status(context.Context, string) (runtime.Status, error) {
+func (i *inspecting) Status(ctx context.Context, id string) (runtime.Status, error) {
 	i.inspected++
-	return runtime.Status{Container: i.container, StartedAt: i.container.CreatedAt, ExitCode: 1}, nil
+	status, err := i.hanging.Status(ctx, id)
+	status.ExitCode = 1
+	return status, err
 }
 
 // CRR-091, CRR-093, ND-056: a tenant has as many requests as admission lets him, ten, for a pod whose container is in the back-off of a crash
@@ -39,7 +41,7 @@ func (i *inspecting) Status(context.Context, string) (runtime.Status, error) {
 func TestManyRequestsOfAPodReadItOnce(t *testing.T) {
 	ended := run("a", 1)
 	ended.Running, ended.Exited = false, true
-	h := &inspecting{hanging: &hanging{container: ended}}
+	h := &inspecting{hanging: &hanging{containers: []runtime.Container{ended}}}
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	objects := []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},

@@ -343,14 +343,24 @@ func (w *world) daemon() {
 	if open && err == nil && result.RequeueAfter <= 0 && w.calm {
 		w.fatalf("the daemon relies on an event")
 	}
-	stopping := 0
+	var busy []*appsv1beta1.ContainerRecreateRequest
+	left := func(r *appsv1beta1.ContainerRecreateRequest, name string) bool {
+		return slices.ContainsFunc(r.Status.ContainerRecreateStates, func(s State) bool { return s.Name == name && s.Phase == pending })
+	}
 	for _, r := range w.all() {
-		if r.Status.CompletionTime == nil && r.Status.Phase == recreating && !(&Plan{States: r.Status.ContainerRecreateStates}).stopped() {
-			stopping++
+		if r.Status.CompletionTime == nil && r.Status.Phase == recreating &&
+			slices.ContainsFunc(r.Status.ContainerRecreateStates, func(s State) bool { return s.Phase == pending }) {
+			busy = append(busy, &r)
 		}
 	}
-	if stopping > 1 {
-		w.fatalf("%d requests of one pod have containers to stop at once", stopping)
+	for _, one := range busy {
+		for _, other := range busy {
+			for _, c := range one.Spec.Containers {
+				if one != other && left(one, c.Name) && left(other, c.Name) {
+					w.fatalf("two requests of one pod have container %s to stop at once", c.Name)
+				}
+			}
+		}
 	}
 }
 
