@@ -124,6 +124,10 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 	if rolling.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabelSelector(rolling.Selector,
 			metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		// It is evaluated at each event of a node, for which the events of all other nodes wait.
+		if n := fieldcheck.SelectorTerms(rolling.Selector); n > fieldcheck.MostSelectorTerms {
+			errs = append(errs, field.TooMany(path.Child("selector"), n, fieldcheck.MostSelectorTerms))
+		}
 	}
 
 	return errs

@@ -130,6 +130,10 @@ func TestValidate(t *testing.T) {
 		"ADS-030 negative":        {"", `{"burstReplicas":-1}`, []string{"Invalid spec.burstReplicas"}},
 		"ADS-030 malformed":       {"", `{"burstReplicas":"many"}`, []string{"Invalid spec.burstReplicas"}},
 		"ADS-030 a good selector": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchLabels":{"a":"b"}}`) + `}`, nil},
+		"ADS-030 a long selector": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"`+
+			strings.Repeat(`,"c"`, 198)+`]}]}`) + `}`, nil},
+		"ADS-030 a selector that is too long": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"`+
+			strings.Repeat(`,"c"`, 199)+`]}]}`) + `}`, []string{"TooMany " + in + "selector"}},
 		"ADS-030 a bad selector": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchLabels":{"a b":"c"},"matchExpressions":[{"key":"a","operator":"Is"}]}`) + `}`,
 			[]string{"Invalid " + in + "selector.matchExpressions[0].operator", "Invalid " + in + "selector.matchLabels"}},
 
