@@ -136,6 +136,9 @@ type Snapshot struct {
 	// Refused are the objects for which the API server refused the last request, and when, by UID. Other
 	// objects come before them.
 	Refused map[types.UID]time.Time
+	// FailedNodes are nodes for which a pod could not be created a moment ago, and when last. Others come before
+	// them, because the failure may concern one node only.
+	FailedNodes map[string]time.Time
 	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).
 	Disruptions disruption.Limits
 	// Known is what earlier plans found out, nil for nothing. What this plan finds out replaces it.

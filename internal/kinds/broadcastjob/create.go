@@ -1,7 +1,6 @@
 package broadcastjob
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -44,7 +43,7 @@ func (p *planner) create() {
 func (p *planner) createSome(spare int) {
 	order := slices.Clone(p.out.Missing)
 	slices.SortStableFunc(order, func(a, b string) int {
-		return cmp.Compare(rank(p.in.Failed[a]), rank(p.in.Failed[b]))
+		return p.in.FailedNodes[a].Compare(p.in.FailedNodes[b])
 	})
 	most := p.core.MayTry(min(spare, len(order)),
 		max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
@@ -65,13 +64,6 @@ func (p *planner) createSome(spare int) {
 		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be",
 			wording.Count(p.by[Active]+most, "pod"))
 	}
-}
-
-func rank(last bool) int {
-	if last {
-		return 1
-	}
-	return 0
 }
 
 // newPod plans a pod for a node. The pod is made from the document of the template, so that fields that our

@@ -462,7 +462,7 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 		}
 	}
 	w := newWorld(t, 5, policy(appsv1beta1.FailurePolicyContinue)) // a node that no pod can be created for does not hold up the others
-	w.Failed = map[string]bool{"n1": true}
+	w.FailedNodes = map[string]time.Time{"n1": planTime}
 	parallelism(2)(w.Job)
 	w.expect("n1 failed before", "n2 n3", "", running, "2 active, 0 succeeded, 0 failed of 5")
 	w.CreationError, w.CreationHeldUntil = "no quota", planTime.Add(time.Minute)

@@ -25,8 +25,6 @@ type Snapshot struct {
 	Nodes []*corev1.Node
 	// Taken reports whether a pod of somebody else has the given name. If it is nil, none has.
 	Taken func(pod string) bool
-	// Failed are the nodes for which pods could not be created a moment ago. Other nodes come first.
-	Failed map[string]bool
 	// Binds makes the manager bind pods to their nodes instead of the scheduler (flag
 	// --assign-bcj-pods-by-scheduler=false, BJ-041).
 	Binds bool

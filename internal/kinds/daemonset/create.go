@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,7 +16,8 @@ import (
 // noScheduler is the schedulerName of pods that are bound without a scheduler.
 const noScheduler = "kubernetes.io/daemonset-controller"
 
-// create plans the pods of all sites that are to get one, in the order of the nodes' names.
+// create plans the pods of all sites that are to get one, in the order of the nodes' names. Nodes for which creation
+// failed a moment ago come last.
 func (p *planner) create() {
 	var missing []*site
 	for _, l := range p.sites {
@@ -26,10 +26,10 @@ func (p *planner) create() {
 		}
 	}
 
-	// The next attempt begins at an arbitrary node, because the error may concern one node only.
-	if len(missing) > 0 && p.in.CreationError != "" {
-		first := nodes.Hash(p.in.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
-		missing = slices.Concat(missing[first:], missing[:first])
+	if len(p.in.FailedNodes) > 0 {
+		slices.SortStableFunc(missing, func(a, b *site) int {
+			return p.in.FailedNodes[a.name].Compare(p.in.FailedNodes[b.name])
+		})
 	}
 
 	most := min(p.core.MayCreate(len(missing)), p.burst)

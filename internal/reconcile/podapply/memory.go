@@ -1,6 +1,7 @@
 package podapply
 
 import (
+	"maps"
 	"strconv"
 	"time"
 
@@ -23,6 +24,8 @@ type Memory struct {
 	creation, updates, growth timing.Retry
 	// refused holds the objects for which requests were refused.
 	refused refusals
+	// failedNodes are the nodes for which a pod could not be created, and when last.
+	failedNodes map[string]time.Time
 	// waits tracks since when the workload makes no progress.
 	waits waiting.Tracker
 	// known is what earlier plans have found out.
@@ -48,6 +51,7 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	s.CreationHeldUntil, s.CreationError = m.creation.Last(about(generation))
 	s.GrowthHeldUntil, s.GrowthError = m.growth.Last(about(generation))
 	s.UpdateHeldUntil, s.UpdateRefused = m.updates.Last(about(generation))
+	s.FailedNodes = m.failedNodes
 	if m.refused.generation == generation {
 		s.Refused = m.refused.at
 	}
@@ -69,11 +73,23 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	attempted(&m.growth, result.Grew, result.GrowthError)
 	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(generation, result, now)
+	m.rememberNodes(result.FailedNodes, now)
 }
 
-// refusalLasts is how long refused objects come after all others. It bounds what is remembered of objects
-// that are gone.
-const refusalLasts = 10 * time.Minute
+// refusalLasts is how long refused objects, and nodes for which pods could not be created, come after all others.
+// It bounds what is remembered of objects that are gone. mostNodes is of how many nodes that is known.
+const refusalLasts, mostNodes = 10 * time.Minute, 1000
+
+// rememberNodes records that pods could not be created for these nodes.
+func (m *Memory) rememberNodes(failed []string, now time.Time) {
+	maps.DeleteFunc(m.failedNodes, func(_ string, at time.Time) bool { return now.Sub(at) > refusalLasts })
+	for _, node := range failed {
+		if m.failedNodes == nil || len(m.failedNodes) >= mostNodes {
+			m.failedNodes = map[string]time.Time{}
+		}
+		m.failedNodes[node] = now
+	}
+}
 
 // rememberRefusals records the refusals of this pass, and drops those of objects that were written since.
 func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Time) {

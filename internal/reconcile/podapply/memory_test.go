@@ -1,6 +1,7 @@
 package podapply
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,5 +28,20 @@ func TestRefusalsAreForgotten(t *testing.T) {
 			t.Errorf("refusal for generation %d, %s later: known %t, want %t",
 				test.generation, test.later, known, test.known)
 		}
+	}
+}
+
+// What is remembered of nodes for which pods could not be created is bounded, and forgotten after a while.
+func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
+	m, s, now := &Memory{}, &podplan.Snapshot{}, time.Now()
+	for i := range 3 * mostNodes {
+		m.learn(1, &Result{FailedNodes: []string{fmt.Sprint(i)}}, now)
+	}
+	if m.HoldBack(s, 1); len(s.FailedNodes) == 0 || len(s.FailedNodes) > mostNodes {
+		t.Errorf("number of failed nodes: got %d, want some, at most %d", len(s.FailedNodes), mostNodes)
+	}
+	m.learn(1, &Result{}, now.Add(time.Hour))
+	if m.HoldBack(s, 1); len(s.FailedNodes) > 0 {
+		t.Errorf("failed nodes after an hour: got %d, want none", len(s.FailedNodes))
 	}
 }

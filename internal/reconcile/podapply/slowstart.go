@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // SlowStart is [Execution.Pods] for workloads that create pods in batches. The first batch has the given
 // size, and each further one is twice as large as the one before. When a creation of a batch fails, the
 // remaining batches wait for another plan (BJ-073). The WriteLimiter bounds how many pods of a batch are
 // created at once. SlowStart returns the size of the first batch of the next pass, which continues where this
-// one ran out of time. failed is called with the node of each pod that was not created.
-func (a *Execution) SlowStart(
-	ctx context.Context, result *Result, batch int, failed func(node string),
-) (next int) {
+// one ran out of time.
+func (a *Execution) SlowStart(ctx context.Context, result *Result, batch int) (next int) {
 	a.Pods(ctx, result, nil)
 	end, left := a.Now().Add(passTime), a.plan.Create
 	for batch = max(batch, 1); len(left) > 0; batch *= 2 {
@@ -29,16 +25,8 @@ func (a *Execution) SlowStart(
 			mu.Lock()
 			defer mu.Unlock()
 			tried++
-			if err == nil {
-				result.Created++
-				return nil
-			}
-			bad = true
-			if !reconcile.IsStalePlan(err) {
-				failed(some[i].Node)
-			}
-			result.Add(&result.CreateError, err)
-			result.Add(&result.ScaleError, err)
+			result.created(some[i], err)
+			bad = bad || err != nil
 			return nil
 		})
 		result.Add(&result.ScaleError, errors.Join(panics...))

@@ -51,17 +51,25 @@ func (a *Execution) Pods(ctx context.Context, result *Result, creations []podpla
 			err := a.createOne(ctx, creations[i-first])
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil {
-				result.Created++
-			}
+			result.created(creations[i-first], err)
 			failed = failed || err != nil
-			result.Add(&result.CreateError, err)
-			result.Add(&result.ScaleError, err)
 		}
 		return nil
 	})
 
 	result.Add(&result.UpdateError, errors.Join(panics...))
+}
+
+// created records the outcome of one creation.
+func (r *Result) created(creation podplan.Creation, err error) {
+	switch {
+	case err == nil:
+		r.Created++
+	case creation.Node != "" && !reconcile.IsStalePlan(err):
+		r.FailedNodes = append(r.FailedNodes, creation.Node)
+	}
+	r.Add(&r.CreateError, err)
+	r.Add(&r.ScaleError, err)
 }
 
 // passTime bounds how long a pass starts work on further pods or claims. Carrying out a large plan would

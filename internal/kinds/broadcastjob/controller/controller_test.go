@@ -546,25 +546,6 @@ func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedOfNodesIsBounded shows that what is remembered of nodes is bounded.
-func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
-	m := &kept{}
-	now := time.Now()
-	for i := range 3 * mostFailed {
-		m.fails(fmt.Sprint(i), now)
-	}
-	n := len(m.failedNodes(now))
-	if n > mostFailed {
-		t.Errorf("number of failed nodes: got %d, want at most %d", n, mostFailed)
-	}
-	if n == 0 {
-		t.Errorf("number of failed nodes: got %d, want another value", n)
-	}
-	if got := len(m.failedNodes(now.Add(time.Hour))); got > 0 {
-		t.Errorf("failed nodes after an hour: got %d, want none", got)
-	}
-}
-
 // TestPodsAreBoundToTheirNodesByTheFlag shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
 func TestPodsAreBoundToTheirNodesByTheFlag(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")

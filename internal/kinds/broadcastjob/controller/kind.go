@@ -34,8 +34,6 @@ type (
 type kept struct {
 	// batch is how large the first batch of creations is (BJ-073).
 	batch int
-	// failed are the nodes for which a pod could not be created, and when last.
-	failed map[string]time.Time
 	// template is a hash of the last template; 0 before the first pass.
 	template uint64
 }
@@ -55,7 +53,7 @@ func (k *Kind) Plan(ctx context.Context, s *session, now time.Time) (*broadcastj
 		return nil, err
 	}
 	s.HoldBack(&snapshot.Snapshot, s.Object.Generation)
-	snapshot.Now, snapshot.Failed = now, s.Kept.failedNodes(now)
+	snapshot.Now = now
 	return broadcastjob.Make(*snapshot), nil
 }
 
@@ -71,8 +69,7 @@ func (k *Kind) Apply(ctx context.Context, s *session) *podapply.Result {
 		result.Unfinished = false
 		result.Add(&result.UpdateError, err)
 	case !ended:
-		s.Kept.batch = s.SlowStart(ctx, result, s.Kept.batch,
-			func(node string) { s.Kept.fails(node, s.Now()) })
+		s.Kept.batch = s.SlowStart(ctx, result, s.Kept.batch)
 		result.Unfinished = result.Unfinished || s.Plan.More && result.Created > 0
 	}
 	return result
@@ -141,32 +138,4 @@ func announce(s *session) {
 			"and a job that has ended does not start again")
 	}
 	s.Kept.template = template
-}
-
-// failureLasts is how long a node comes after others because a pod could not be created for it, and
-// mostFailed is of how many that is known.
-const failureLasts, mostFailed = 10 * time.Minute, 1000
-
-// failedNodes are the nodes for which a pod could not be created a moment ago.
-func (k *kept) failedNodes(now time.Time) map[string]bool {
-	if len(k.failed) == 0 {
-		return nil
-	}
-	nodes := make(map[string]bool, len(k.failed))
-	for node, at := range k.failed {
-		if now.Sub(at) > failureLasts {
-			delete(k.failed, node)
-			continue
-		}
-		nodes[node] = true
-	}
-	return nodes
-}
-
-// fails notes that a pod could not be created for a node.
-func (k *kept) fails(node string, now time.Time) {
-	if k.failed == nil || len(k.failed) >= mostFailed {
-		k.failed = map[string]time.Time{}
-	}
-	k.failed[node] = now
 }

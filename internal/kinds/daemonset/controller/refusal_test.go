@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -124,6 +125,30 @@ func TestRefusedCreationHoldsUpNoOther(t *testing.T) {
 				t.Errorf("*refused: got %d, want at most 60", *refused)
 			}
 		})
+	}
+}
+
+// Nodes for which a webhook refuses pods hold up no burst either: the others, 100 of which are added at once, soon have
+// theirs, in whatever order they come.
+func TestRefusedCreationsEndNoBurst(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	s := simulate(1, makeSet(), daemonset.Features{}, names...)
+	refused := 0
+	s.Answer = func(r *simulation.Request) error {
+		for _, node := range []string{"n00", "n01", "n50", "n99"} {
+			if r.Verb == "create" && r.Key.Kind == "Pod" && r.Key.Name == nodes.PodName(setKey.Name, string(s.set().UID), node, 0) {
+				refused++
+				return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, context.Canceled)
+			}
+		}
+		return nil
+	}
+	s.RunFor(30 * time.Second)
+	if n := s.with("agent:1"); n != 96 || refused > 20 {
+		t.Errorf("after 30 s %d of 96 other nodes have a pod, and %d requests were refused", n, refused)
 	}
 }
 
