@@ -29,9 +29,10 @@ const (
 	// mostOfHook and mostOfEnvironment limit the output of a command in a container, because the user of the
 	// container controls it.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
-	// HooksAtOnce and commandsAtOnce limit the concurrent preStop hooks, and other commands, in all containers of the node,
-	// because each holds memory until it ends. Hooks may last as long as users like, and must not keep probes from running.
-	HooksAtOnce, commandsAtOnce = 192, 64
+	// commandsAtOnce limits the concurrent commands in all containers of the node, because each holds memory until it
+	// ends. Hooks have places of their own in package stop: they last as long as users like, and must not keep probes
+	// from running.
+	commandsAtOnce = 64
 )
 
 var (
@@ -52,13 +53,12 @@ type Runtime struct {
 	connection *grpc.ClientConn
 	containers cri.RuntimeServiceClient
 	images     cri.ImageServiceClient
-	// hooks and commands have a value for each running hook, and for each other command that runs.
-	hooks, commands chan struct{}
+	// commands has a value for each command that runs, apart from hooks.
+	commands chan struct{}
 }
 
-// dial prepares a connection without sending anything. The capacities of hooks and commands limit those that run in all
-// runtimes.
-func dial(endpoint string, meters *Meters, hooks, commands chan struct{}) (*Runtime, error) {
+// dial prepares a connection without sending anything. The capacity of commands limits those that run in all runtimes.
+func dial(endpoint string, meters *Meters, commands chan struct{}) (*Runtime, error) {
 	address, dialer, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
@@ -87,7 +87,6 @@ func dial(endpoint string, meters *Meters, hooks, commands chan struct{}) (*Runt
 		connection: connection,
 		containers: cri.NewRuntimeServiceClient(connection),
 		images:     cri.NewImageServiceClient(connection),
-		hooks:      hooks,
 		commands:   commands,
 	}, nil
 }
@@ -169,7 +168,7 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 // ignored: if it is so large that the response of the runtime is rejected, Exec returns no error, although
 // the exit code is not known.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
-	if _, err := r.exec(ctx, r.hooks, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
+	if _, err := r.exec(ctx, nil, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
 		return err
 	}
 	return nil
@@ -201,22 +200,23 @@ func (r *Runtime) Run(
 }
 
 // run runs a command and gives the runtime a margin beyond its timeout, because the timeout counts from the
-// start of the command, which may take long on a busy node. It waits for one of the places.
+// start of the command, which may take long on a busy node. It waits for one of the places, if there are any.
 func (r *Runtime) run(
 	ctx context.Context, places chan struct{}, id string, command []string, timeout, margin time.Duration, most int,
 ) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
 
-	select {
-	case places <- struct{}{}:
-	case <-ctx.Done():
-		return Output{}, fmt.Errorf(
-			"waiting for others of the %d commands that may run at once on the node: %w",
-			cap(places), context.Cause(ctx))
+	if places != nil {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return Output{}, fmt.Errorf(
+				"waiting for others of the %d commands that may run at once on the node: %w",
+				cap(places), context.Cause(ctx))
+		}
+		defer func() { <-places }()
 	}
-
-	defer func() { <-places }()
 
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	answer, err := r.containers.ExecSync(ctx,

@@ -70,7 +70,7 @@ func FuzzAnswers(f *testing.F) {
 		if json.Unmarshal([]byte(text), given) != nil {
 			return
 		}
-		r := &Runtime{containers: given, images: given, hooks: make(chan struct{}, 1), commands: make(chan struct{}, 1)}
+		r := &Runtime{containers: given, images: given, commands: make(chan struct{}, 1)}
 		var err error
 		if r.name, err = r.version(t.Context()); (err == nil) != (r.name != "") {
 			t.Errorf("%s: the runtime %q has the error %v", text, r.name, err)

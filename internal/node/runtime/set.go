@@ -29,8 +29,8 @@ type Options struct {
 // Set holds the runtimes of the node. It is safe for concurrent use.
 type Set struct {
 	options Options
-	// hooks and commands are shared by all runtimes.
-	hooks, commands chan struct{}
+	// commands is shared by all runtimes.
+	commands chan struct{}
 
 	mu      sync.Mutex
 	members []*member         // in the order of the candidates
@@ -57,7 +57,7 @@ func NewSet(options Options) *Set {
 	if options.Meters == nil {
 		options.Meters = NewMeters()
 	}
-	return &Set{options: options, hooks: make(chan struct{}, HooksAtOnce), commands: make(chan struct{}, commandsAtOnce)}
+	return &Set{options: options, commands: make(chan struct{}, commandsAtOnce)}
 }
 
 // Run looks for runtimes now and every 10 to 30 s until the context is canceled. It never gives up, so the
@@ -107,7 +107,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 	r := m.runtime
 	if r == nil {
 		var err error
-		if r, err = dial(m.endpoint, s.options.Meters, s.hooks, s.commands); err != nil {
+		if r, err = dial(m.endpoint, s.options.Meters, s.commands); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (d *draining) Exec(ctx context.Context, _ string, _ []string, _ time.Durati
 func (d *draining) Stop(context.Context, string, time.Duration) error { return nil }
 
 // ND-039, CRR-101: two tenants restart as many containers of a node at once as each may, 32, with preStop hooks that need 20 of
-// the 30 s of their grace period. All hooks come to their end, as they did with 64 places: half of the places are free.
+// the 30 s of their grace period. All hooks come to their end.
 func TestHooksOfTwoNamespacesComeToTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &draining{}

@@ -3,9 +3,11 @@ package stop
 import (
 	"context"
 	"sync"
-
-	"github.com/afloat-project/afloat/internal/node/runtime"
 )
+
+// hooksAtOnce limits the preStop hooks that run commands at the same time in all containers of the node, because each
+// holds memory until it ends.
+const hooksAtOnce = 192
 
 // Places limits the preStop hooks that run commands in the containers of the node at the same time, for all
 // Stoppers that have it. A namespace gets a third of the places that are free, because hooks last as long as
@@ -28,7 +30,7 @@ func NewPlaces() *Places {
 func (p *Places) take(ctx context.Context, namespace string) error {
 	for p != nil {
 		p.mu.Lock()
-		if free := runtime.HooksAtOnce - p.taken; free > 0 && p.of[namespace] < max(free/3, 1) {
+		if free := hooksAtOnce - p.taken; free > 0 && p.of[namespace] < max(free/3, 1) {
 			p.taken++
 			p.of[namespace]++
 			p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 )
 
 // Tenants whose preStop hooks last as long as they like (their pods' grace period is a day) stop containers in
-// four namespaces. The exec probes of the other tenants of the node have to go on: 128 places are for all.
+// four namespaces. The exec probes of the other tenants of the node have to go on: hooks take none of their places.
 func TestHooksLeavePlacesForProbes(t *testing.T) {
 	s := fakecri.Start(t)
 	over := make(chan struct{})
@@ -67,7 +67,7 @@ func TestHooksLeavePlacesForProbes(t *testing.T) {
 func TestPlacesOfANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces()
-		const share = runtime.HooksAtOnce / 4 // a third of what is left then
+		const share = hooksAtOnce / 4 // a third of what is left then
 		if share < Most {
 			t.Fatalf("the share of a namespace alone: got %d, want at least %d", share, Most)
 		}
