@@ -445,7 +445,7 @@ func TestPodProbeMarkersThatAreTooManyCostNothing(t *testing.T) {
 		all = append(all, m)
 	}
 	few, many := testing.AllocsPerRun(1, func() { Markers(all[:MostMarkers], nil) }), testing.AllocsPerRun(1, func() { Markers(all, nil) })
-	if many > few+1000 {
+	if many > few*1.1 { // other goroutines allocate, too
 		t.Errorf("%v allocations for 500, %v for 3000", few, many)
 	}
 }
