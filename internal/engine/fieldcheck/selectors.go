@@ -3,6 +3,7 @@ package fieldcheck
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -101,4 +102,23 @@ func RequiredSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 		errs = append(errs, field.TooMany(path, n, MostSelectorTerms))
 	}
 	return errs
+}
+
+// NodeRequirements rejects a pod template whose requirements of its node are expensive to evaluate at each event of a
+// node: more than [MostSelectorTerms], the labels of the nodeSelector included. Values are not counted.
+func NodeRequirements(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	n := len(spec.NodeSelector)
+	if affinity := spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			for i := range required.NodeSelectorTerms {
+				term := &required.NodeSelectorTerms[i]
+				n += max(len(term.MatchExpressions)+len(term.MatchFields), 1)
+			}
+		}
+	}
+	if n <= MostSelectorTerms {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+		n, MostSelectorTerms)}
 }

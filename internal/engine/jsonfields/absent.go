@@ -1,6 +1,7 @@
 package jsonfields
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 )
@@ -40,7 +41,9 @@ func Same(a, b any) bool {
 func Said(value any) (decoded any, err error) {
 	text, err := json.Marshal(value)
 	if err == nil {
-		err = json.Unmarshal(text, &decoded)
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber() // a float64 cannot tell all int64 apart
+		err = decoder.Decode(&decoded)
 	}
 	return pruned(decoded), err
 }
@@ -49,10 +52,11 @@ func pruned(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, member := range value {
-			if Absent(member) {
+			// What is left of an object or a list is empty itself, or not at all: nothing is looked at twice.
+			if member = pruned(member); empty(member) {
 				delete(value, key)
 			} else {
-				value[key] = pruned(member)
+				value[key] = member
 			}
 		}
 	case []any:
@@ -62,4 +66,17 @@ func pruned(value any) any {
 	}
 
 	return value
+}
+
+// empty reports whether a value without empty fields is absent.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package podplan
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,7 +28,21 @@ func (p *Planner) MayCreate(missing int) int {
 	if missing == 0 {
 		return 0
 	}
-	return p.MayTry(missing, p.atOnce())
+	return p.MayTry(missing, 0, p.AtOnce())
+}
+
+// ByFailure sorts nodes so that those for which creation failed come last, the latest failure at the end. After a
+// failure the others begin with an arbitrary one, because not all failures may be known. It returns how many those are.
+func (p *Planner) ByFailure(missing []string) (untried int) {
+	slices.SortStableFunc(missing, func(a, b string) int { return p.in.FailedNodes[a].Compare(p.in.FailedNodes[b]) })
+	for untried < len(missing) && p.in.FailedNodes[missing[untried]].IsZero() {
+		untried++
+	}
+	if p.in.CreationError != "" && untried > 1 {
+		first := p.Turn(untried)
+		copy(missing, slices.Concat(missing[first:untried], missing[:first]))
+	}
+	return untried
 }
 
 // Turn returns which one of several is tried, another one at another time: a refusal may concern only some of them.
@@ -37,12 +52,17 @@ func (p *Planner) Turn(n int) int {
 	return int(hash.Sum32()) % n
 }
 
-// MayTry is [Planner.MayCreate] for callers that have their own room for pods.
-func (p *Planner) MayTry(missing, room int) int {
+// fewNodes is for how many nodes creation may fail before that is no matter of these nodes alone.
+const fewNodes = 5
+
+// MayTry is [Planner.MayCreate] for callers that have their own room for pods. untried of the missing pods are for nodes
+// for which none has failed: one of those is tried at once if creation failed for a few nodes alone.
+func (p *Planner) MayTry(missing, untried, room int) int {
+	others := untried > 0 && len(p.in.FailedNodes) > 0 && len(p.in.FailedNodes) < fewNodes
 	switch {
 	case missing == 0 || p.in.CreationError == "":
 		return min(missing, room)
-	case p.in.Now.Before(p.in.CreationHeldUntil):
+	case p.in.Now.Before(p.in.CreationHeldUntil) && !others:
 		p.LookAgain(p.in.CreationHeldUntil)
 		p.out.ScaleError = p.in.CreationError
 		p.Say("%s missing; the next attempt is made later, because creation failed: %s",
@@ -57,8 +77,8 @@ func (p *Planner) MayTry(missing, room int) int {
 // times as much memory: a user may write large templates and a wrong number of replicas.
 const roomForDocuments = 8 << 20
 
-// atOnce returns for how many new pods one plan has room, at least one.
-func (p *Planner) atOnce() int {
+// AtOnce returns for how many new pods one plan has room, at least one.
+func (p *Planner) AtOnce() int {
 	most := 0
 	for _, from := range []*Revision{p.Update, p.Current} {
 		size := len(from.object.Data.Raw)

@@ -28,7 +28,8 @@ type typedSpec struct {
 // ACJ-028 (part): a Go client of the reference, whose templates are typed, pauses what was written by hand. It leaves out what is
 // false or empty, which changes no template. A change of the template is refused.
 func TestAGoClientPausesWhatWasWrittenByHand(t *testing.T) {
-	const pod = `{"spec":{"hostNetwork":false,"restartPolicy":"Never","containers":[{"name":"a","image":"a","tty":false,"env":[{"name":"A","value":""}]}]}}`
+	const pod = `{"spec":{"hostNetwork":false,"terminationGracePeriodSeconds":9223372036854775807,"restartPolicy":"Never",` +
+		`"containers":[{"name":"a","image":"a","tty":false,"env":[{"name":"A","value":""}]}]}}`
 	for name, template := range map[string]string{
 		"Job":          `{"jobTemplate":{"spec":{"template":` + pod + `}}}`,
 		"BroadcastJob": `{"broadcastJobTemplate":{"spec":{"template":` + pod + `}}}`,

@@ -42,10 +42,7 @@ func (p *planner) create() {
 
 func (p *planner) createSome(spare int) {
 	order := slices.Clone(p.out.Missing)
-	slices.SortStableFunc(order, func(a, b string) int {
-		return p.in.FailedNodes[a].Compare(p.in.FailedNodes[b])
-	})
-	most := p.core.MayTry(min(spare, len(order)),
+	most := p.core.MayTry(min(spare, len(order)), p.core.ByFailure(order),
 		max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
 	for _, node := range order[:most] {
 		if err := p.newPod(node); err != nil {

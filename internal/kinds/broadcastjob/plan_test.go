@@ -466,6 +466,10 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 	parallelism(2)(w.Job)
 	w.expect("n1 failed before", "n2 n3", "", running, "2 active, 0 succeeded, 0 failed of 5")
 	w.CreationError, w.CreationHeldUntil = "no quota", planTime.Add(time.Minute)
+	w.expect("another node is tried", "n5", "", running, "1 active, 0 succeeded, 0 failed of 5")
+	for i, node := range w.Nodes {
+		w.FailedNodes[node.Name] = planTime.Add(-time.Duration(i) * time.Second)
+	}
 	plan := w.expect("held back", "", "", running, "0 active, 0 succeeded, 0 failed of 5")
 	if plan.After != time.Minute {
 		t.Errorf("time to the next pass: got %v, want %v; after %s: %v, %q", plan.After, time.Minute, plan.After, plan.Waiting, plan.Hold)
@@ -475,7 +479,7 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 		t.Errorf("held: got %q, want it to contain %q; after %s: %v, %q", plan.Hold, "no quota", plan.After, plan.Waiting, plan.Hold)
 	}
 	w.CreationHeldUntil = planTime
-	w.expect("one tries", "n2", "", running, "1 active, 0 succeeded, 0 failed of 5")
+	w.expect("the one that failed first tries", "n5", "", running, "1 active, 0 succeeded, 0 failed of 5")
 }
 
 // TestLargePlansGoOnInTheNextOne shows that a plan makes no more documents than there is room for, and goes

@@ -100,6 +100,7 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 		}
 	}
 
+	errs = append(errs, fieldcheck.NodeRequirements(&spec.Template.Spec, path.Child("spec"))...)
 	return append(errs, fieldcheck.Images(&spec.Template.Spec, path.Child("spec"))...)
 }
 

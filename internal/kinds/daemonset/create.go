@@ -2,7 +2,6 @@ package daemonset
 
 import (
 	"reflect"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,28 +18,24 @@ const noScheduler = "kubernetes.io/daemonset-controller"
 // create plans the pods of all sites that are to get one, in the order of the nodes' names. Nodes for which creation
 // failed a moment ago come last.
 func (p *planner) create() {
-	var missing []*site
+	var missing []string
+	at := map[string]*site{}
 	for _, l := range p.sites {
 		if l.create {
-			missing = append(missing, l)
+			missing, at[l.name] = append(missing, l.name), l
 		}
 	}
 
-	if len(p.in.FailedNodes) > 0 {
-		slices.SortStableFunc(missing, func(a, b *site) int {
-			return p.in.FailedNodes[a.name].Compare(p.in.FailedNodes[b.name])
-		})
-	}
-
-	most := min(p.core.MayCreate(len(missing)), p.burst)
+	untried := p.core.ByFailure(missing)
+	most := min(p.core.MayTry(len(missing), untried, p.core.AtOnce()), p.burst)
 	if most < len(missing) && p.out.ScaleError == "" {
 		p.out.More = true
 		p.core.Say("%s created, %s at a time", wording.Count(len(missing), "pod")+" to be",
 			wording.Count(most, "pod"))
 	}
 
-	for _, l := range missing[:most] {
-		if err := p.newPod(l); err != nil {
+	for _, node := range missing[:most] {
+		if err := p.newPod(at[node]); err != nil {
 			p.out.ScaleError = err.Error()
 			return
 		}

@@ -74,6 +74,7 @@ func Validate(updated, old *Written) field.ErrorList {
 func (w *Written) validate() field.ErrorList {
 	spec, path := w.spec, field.NewPath("spec")
 	errs := fieldcheck.Template(kind, &spec.Template, spec.Selector, path)
+	errs = append(errs, fieldcheck.NodeRequirements(&spec.Template.Spec, path.Child("template", "spec"))...)
 	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
 		path.Child("revisionHistoryLimit"))...)

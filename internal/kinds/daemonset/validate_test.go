@@ -56,6 +56,13 @@ func rolling(members string) string {
 	return `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{` + members + `}}`
 }
 
+// affine is a template with a label in the node selector and as many requirements in the node affinity.
+func affine(requirements int) string {
+	return `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"nodeSelector":{"a":"b"},"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{
+		"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"` + strings.Repeat(`,"c"`, 1000) + `]}` +
+		strings.Repeat(`,{"key":"a","operator":"Exists"}`, requirements-1) + `]}]}}}}}}`
+}
+
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
 		version, members string // no version stands for both
@@ -122,14 +129,17 @@ func TestValidate(t *testing.T) {
 			[]string{"Forbidden spec.lifecycle.inPlaceUpdate"}},
 		"ADS-029 the others": {"", `{"lifecycle":{"preDelete":{"labelsHandler":{"a":"b"}},"preNormal":{"finalizersHandler":["a/b"]}}}`, nil},
 
-		"ADS-030 a number":        {"", `{"burstReplicas":1}`, nil},
-		"ADS-030 a percentage":    {"", `{"burstReplicas":"0.5%"}`, nil},
-		"ADS-030 without":         {"", `{"burstReplicas":null}`, nil},
-		"ADS-030 zero":            {"", `{"burstReplicas":0}`, []string{"Invalid spec.burstReplicas"}},
-		"ADS-030 zero percent":    {"", `{"burstReplicas":"0%"}`, []string{"Invalid spec.burstReplicas"}},
-		"ADS-030 negative":        {"", `{"burstReplicas":-1}`, []string{"Invalid spec.burstReplicas"}},
-		"ADS-030 malformed":       {"", `{"burstReplicas":"many"}`, []string{"Invalid spec.burstReplicas"}},
-		"ADS-030 a good selector": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchLabels":{"a":"b"}}`) + `}`, nil},
+		"ADS-030 a number":                          {"", `{"burstReplicas":1}`, nil},
+		"ADS-030 a percentage":                      {"", `{"burstReplicas":"0.5%"}`, nil},
+		"ADS-030 without":                           {"", `{"burstReplicas":null}`, nil},
+		"ADS-030 zero":                              {"", `{"burstReplicas":0}`, []string{"Invalid spec.burstReplicas"}},
+		"ADS-030 zero percent":                      {"", `{"burstReplicas":"0%"}`, []string{"Invalid spec.burstReplicas"}},
+		"ADS-030 negative":                          {"", `{"burstReplicas":-1}`, []string{"Invalid spec.burstReplicas"}},
+		"ADS-030 malformed":                         {"", `{"burstReplicas":"many"}`, []string{"Invalid spec.burstReplicas"}},
+		"ADS-030 a good selector":                   {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchLabels":{"a":"b"}}`) + `}`, nil},
+		"ADS-023 (part) many requirements of nodes": {"", affine(199), nil},
+		"ADS-023 (part) too many requirements of nodes": {"", affine(200),
+			[]string{"TooMany spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"}},
 		"ADS-030 a long selector": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"`+
 			strings.Repeat(`,"c"`, 198)+`]}]}`) + `}`, nil},
 		"ADS-030 a selector that is too long": {"", `{` + rolling(`"maxUnavailable":1,"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"`+

@@ -81,8 +81,27 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 		return append(errs, field.TooMany(spec.Child("subsets"), n, mostSubsets))
 	}
 
+	most := fieldcheck.MostSelectorTerms
+	for i := range old.Spec.Subsets {
+		most = max(most, requirements(&old.Spec.Subsets[i]))
+	}
+	for i := range spread.Spec.Subsets {
+		if n := requirements(&spread.Spec.Subsets[i]); n > most {
+			errs = append(errs, field.TooMany(spec.Child("subsets").Index(i).Child("requiredNodeSelector"), n,
+				fieldcheck.MostSelectorTerms))
+		}
+	}
+
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
+}
+
+// requirements returns how many requirements a subset has of its nodes, which are read for each new pod.
+func requirements(subset *appsv1beta1.WorkloadSpreadSubset) int {
+	if subset.RequiredNodeSelector == nil {
+		return 0
+	}
+	return len(subset.RequiredNodeSelector.MatchExpressions) + len(subset.RequiredNodeSelector.MatchFields)
 }
 
 // mostPaths and mostPath limit the number of paths to replicas and the length of each, since they are followed for

@@ -98,14 +98,15 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 }
 
 // credentials returns the credentials for an image with a tag of these jobs, in the order of the secrets and
-// without duplicates. The tags of an image share its secrets although their jobs may be in several namespaces, so
-// each secret is used only for its own jobs. A missing or unusable secret is skipped, which is logged once and not
-// at every use. If the API server does not respond, that is an error only for a secret that is not remembered.
+// without duplicates; namespaces take turns, because an attempt has little time. The tags of an image share its secrets
+// although their jobs may be in several namespaces, so each secret is used only for its own jobs. A missing or unusable
+// secret is skipped, which is logged once and not at every use. If the API server does not respond, that is an error
+// only for a secret that is not remembered.
 func (s *secrets) credentials(
 	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
 ) ([]runtime.Auth, error) {
-	var all []runtime.Auth
-	sizes := map[string]int{} // by the namespace of the jobs: nobody's credentials keep those of others from being tried
+	var namespaces []string // of the jobs that may use the secrets
+	own, sizes, seen := map[string][]runtime.Auth{}, map[string]int{}, map[runtime.Auth]bool{}
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
@@ -119,18 +120,31 @@ func (s *secrets) credentials(
 		if err != nil {
 			continue // it was parsed when it was read
 		}
+		of := cached.namespace
 		for _, auth := range found {
-			if slices.Contains(all, auth) {
+			if seen[auth] {
 				continue
 			}
 			size := overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
-			if sizes[cached.namespace]+size > mostTried {
+			if sizes[of]+size > mostTried {
 				klog.FromContext(ctx).Info("Not all credentials for an image are tried, because they are too large",
-					"image", image, "secret", name, "tried", len(all))
+					"image", image, "secret", name, "tried", len(own[of]))
 				break
 			}
-			sizes[cached.namespace] += size
-			all = append(all, auth)
+			if len(own[of]) == 0 {
+				namespaces = append(namespaces, of)
+			}
+			seen[auth], own[of] = true, append(own[of], auth)
+			sizes[of] += size
+		}
+	}
+
+	all := make([]runtime.Auth, 0, len(seen))
+	for turn := 0; len(all) < len(seen); turn++ {
+		for _, of := range namespaces {
+			if turn < len(own[of]) {
+				all = append(all, own[of][turn])
+			}
 		}
 	}
 	return all, nil

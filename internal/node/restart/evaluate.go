@@ -128,18 +128,13 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	return nil
 }
 
-// lets reports whether another request of the pod may begin while this one waits: if this one has no container left
-// to stop and all that it stopped have ended, or if the other one names only containers that this one waits for. A
-// container that hangs in its start is restarted by another request, and this one may wait for it before it stops the
-// next.
+// lets reports whether another request of the pod may begin while this one waits: if it names no container that this one
+// has left to stop, or that has to end. This one may wait for ever, for a container that hangs in its start or is not on
+// the node.
 func (p *Plan) lets(other *appsv1beta1.ContainerRecreateRequest) bool {
-	awaited, left := map[string]bool{}, false
-	for _, state := range p.States {
-		awaited[state.Name] = state.Phase == recreating
-		left = left || state.Phase == pending
-	}
-	return !left || !slices.ContainsFunc(other.Spec.Containers,
-		func(c appsv1beta1.ContainerRecreateRequestContainer) bool { return !awaited[c.Name] })
+	return !slices.ContainsFunc(other.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
+		return slices.ContainsFunc(p.States, func(s State) bool { return s.Name == c.Name && s.Phase == pending })
+	})
 }
 
 // NewPlan makes the plan of one round of a request.

@@ -51,26 +51,37 @@ func (h *hanging) Stop(_ context.Context, id string, _ time.Duration) error {
 // for its restart. That must be carried out, as kubelet would restart the container. The request of the user waits for a
 // container that is ready, which only this restart can bring about: if it keeps the other one waiting, neither ends, the
 // one of the probe runs out of time after ten minutes, as all that follow do, and the container hangs for ever.
-// The same holds for a request that has other containers to stop afterwards, in order, or one that is not on the node.
+// The same holds for a request that waits for another container, in order or because that is not on the node.
 func TestARequestThatWaitsForAContainerToBeReadyKeepsNoLivenessProbeFromRestartingIt(t *testing.T) {
 	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
-	hung := State{Name: "a", Phase: recreating, IsKilled: true}
-	for name, users := range map[string]*appsv1beta1.ContainerRecreateRequest{
-		"one container":     request(one, states(hung)),
-		"in order":          request(inOrder, states(hung, State{Name: "b", Phase: pending})),
-		"another is absent": request(states(hung, State{Name: "b", Phase: pending, Message: notFound})),
+	other := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[1:] }
+	third := func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "c",
+			StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "containerd://c-0"}})
+	}
+	hung, back := State{Name: "a", Phase: recreating, IsKilled: true}, State{Name: "a", Phase: succeeded, IsKilled: true}
+	left, absent := State{Name: "b", Phase: pending}, State{Name: "b", Phase: pending, Message: notFound}
+	crashes := State{Name: "b", Phase: recreating, IsKilled: true}
+	for name, test := range map[string]struct {
+		users      *appsv1beta1.ContainerRecreateRequest
+		containers []runtime.Container
+	}{
+		"one container":                        {request(one, states(hung)), []runtime.Container{run("a", 1)}},
+		"in order":                             {request(inOrder, states(hung, left)), []runtime.Container{run("a", 1), run("b", 0)}},
+		"another is absent":                    {request(states(hung, absent)), []runtime.Container{run("a", 1)}},
+		"it came back, another is absent":      {request(states(back, absent)), []runtime.Container{run("a", 1)}},
+		"only another is named, and is absent": {request(other, states(absent)), []runtime.Container{run("a", 1)}},
+		"in order, it came back, another crashes": {request(inOrder, third, states(back, crashes, State{Name: "c", Phase: pending})),
+			[]runtime.Container{run("a", 1), run("b", 1), run("c", 0)}},
 	} {
-		t.Run(name, func(t *testing.T) { restartsWhatHangs(t, users) })
+		t.Run(name, func(t *testing.T) { restartsWhatHangs(t, test.users, test.containers) })
 	}
 }
 
-func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest) {
+func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest, containers []runtime.Container) {
 	const next = "containerd://a-1"
 	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
-	h := &hanging{containers: []runtime.Container{run("a", 1)}}
-	if users.Spec.Strategy.OrderedRecreate {
-		h.containers = append(h.containers, run("b", 0))
-	}
+	h := &hanging{containers: containers}
 	probes := request(one, states(), func(r *appsv1beta1.ContainerRecreateRequest) {
 		r.Name, r.UID, r.Status.Phase = "liveness-u-a-1", "l", ""
 		r.CreationTimestamp = metav1.NewTime(epoch.Add(2 * time.Minute))
@@ -81,7 +92,7 @@ func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(users).WithObjects(users, probes,
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}).Build()
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}).Build()
 	clk := testclock.NewFakeClock(epoch.Add(2 * time.Minute))
 	woken := make(chan struct{}, 1)
 	r := &reconciler{requests: api, live: api, pods: api, clock: clk,

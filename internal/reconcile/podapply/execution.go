@@ -67,8 +67,8 @@ type Result struct {
 	Retry bool
 	// Unfinished is true if the pass ran out of time. What is left is planned anew.
 	Unfinished bool
-	// FailedNodes are the nodes for which a pod could not be created.
-	FailedNodes []string
+	// Nodes are the nodes for which pods were to be created, and whether they were.
+	Nodes map[string]bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
 	Done    []*podplan.Verdict
 	Created int

@@ -2,6 +2,7 @@ package podapply
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,21 +74,32 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	attempted(&m.growth, result.Grew, result.GrowthError)
 	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(generation, result, now)
-	m.rememberNodes(result.FailedNodes, now)
+	m.rememberNodes(result.Nodes, now)
 }
 
-// refusalLasts is how long refused objects, and nodes for which pods could not be created, come after all others.
-// It bounds what is remembered of objects that are gone. mostNodes is of how many nodes that is known.
-const refusalLasts, mostNodes = 10 * time.Minute, 1000
+// refusalLasts is how long refused objects, and nodes for which pods could not be created, come after all others: one
+// of many is tried in a minute. It bounds what is remembered of what is gone. mostNodes is of how many nodes that is
+// known, since a namespace has many workloads.
+const refusalLasts, mostNodes = 12 * time.Hour, 100
 
-// rememberNodes records that pods could not be created for these nodes.
-func (m *Memory) rememberNodes(failed []string, now time.Time) {
-	maps.DeleteFunc(m.failedNodes, func(_ string, at time.Time) bool { return now.Sub(at) > refusalLasts })
-	for _, node := range failed {
-		if m.failedNodes == nil || len(m.failedNodes) >= mostNodes {
+// rememberNodes records for which nodes pods could be created, and for which not. The oldest failure is forgotten if
+// there are too many.
+func (m *Memory) rememberNodes(tried map[string]bool, now time.Time) {
+	maps.DeleteFunc(m.failedNodes, func(node string, at time.Time) bool {
+		_, again := tried[node]
+		return again || now.Sub(at) > refusalLasts
+	})
+	for node, created := range tried {
+		if created {
+			continue
+		}
+		if m.failedNodes == nil {
 			m.failedNodes = map[string]time.Time{}
 		}
-		m.failedNodes[node] = now
+		if m.failedNodes[node] = now; len(m.failedNodes) > mostNodes {
+			delete(m.failedNodes, slices.MinFunc(slices.Collect(maps.Keys(m.failedNodes)),
+				func(a, b string) int { return m.failedNodes[a].Compare(m.failedNodes[b]) }))
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// What was refused comes last for ten minutes, and only for the spec that it was refused for.
+// What was refused comes last for a while, and only for the spec that it was refused for.
 func TestRefusalsAreForgotten(t *testing.T) {
 	m := &Memory{}
 	m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, noon)
@@ -20,7 +20,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		generation int64
 		later      time.Duration
 		known      bool
-	}{{1, 10*time.Minute - time.Second, true}, {2, 0, false}, {1, 10 * time.Minute, false}} {
+	}{{1, refusalLasts - time.Second, true}, {2, 0, false}, {1, refusalLasts, false}} {
 		kept, snapshot := *m, &podplan.Snapshot{}
 		kept.rememberRefusals(test.generation, &Result{}, noon.Add(test.later))
 		kept.HoldBack(snapshot, test.generation)
@@ -31,17 +31,26 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	}
 }
 
-// What is remembered of nodes for which pods could not be created is bounded, and forgotten after a while.
+// What is remembered of nodes for which pods could not be created is bounded, and forgotten after a while or when one
+// was created.
 func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
-	m, s, now := &Memory{}, &podplan.Snapshot{}, time.Now()
+	m, s := &Memory{}, &podplan.Snapshot{}
+	known := func() int {
+		m.HoldBack(s, 1)
+		return len(s.FailedNodes)
+	}
 	for i := range 3 * mostNodes {
-		m.learn(1, &Result{FailedNodes: []string{fmt.Sprint(i)}}, now)
+		m.learn(1, &Result{Nodes: map[string]bool{fmt.Sprint(i): false}}, noon.Add(time.Duration(i)*time.Second))
 	}
-	if m.HoldBack(s, 1); len(s.FailedNodes) == 0 || len(s.FailedNodes) > mostNodes {
-		t.Errorf("number of failed nodes: got %d, want some, at most %d", len(s.FailedNodes), mostNodes)
+	if n, last := known(), s.FailedNodes[fmt.Sprint(3*mostNodes-1)]; n != mostNodes || last.IsZero() {
+		t.Errorf("number of failed nodes: got %d, want %d; the last failed at %v", n, mostNodes, last)
 	}
-	m.learn(1, &Result{}, now.Add(time.Hour))
-	if m.HoldBack(s, 1); len(s.FailedNodes) > 0 {
-		t.Errorf("failed nodes after an hour: got %d, want none", len(s.FailedNodes))
+	m.learn(1, &Result{Nodes: map[string]bool{fmt.Sprint(3*mostNodes - 1): true}}, noon)
+	if got := known(); got != mostNodes-1 {
+		t.Errorf("number of failed nodes after one got a pod: got %d, want %d", got, mostNodes-1)
+	}
+	m.learn(1, &Result{}, noon.Add(24*time.Hour))
+	if got := known(); got > 0 {
+		t.Errorf("failed nodes after a day: got %d, want none", got)
 	}
 }

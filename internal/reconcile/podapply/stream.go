@@ -62,11 +62,14 @@ func (a *Execution) Pods(ctx context.Context, result *Result, creations []podpla
 
 // created records the outcome of one creation.
 func (r *Result) created(creation podplan.Creation, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		r.Created++
-	case creation.Node != "" && !reconcile.IsStalePlan(err):
-		r.FailedNodes = append(r.FailedNodes, creation.Node)
+	}
+	if creation.Node != "" && !reconcile.IsStalePlan(err) {
+		if r.Nodes == nil {
+			r.Nodes = map[string]bool{}
+		}
+		r.Nodes[creation.Node] = err == nil
 	}
 	r.Add(&r.CreateError, err)
 	r.Add(&r.ScaleError, err)

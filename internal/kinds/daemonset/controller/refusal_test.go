@@ -152,6 +152,46 @@ func TestRefusedCreationsEndNoBurst(t *testing.T) {
 	}
 }
 
+// A webhook refuses the pod of one node for good. A node that joins the cluster afterwards gets its pod soon, as from the DaemonSet of
+// Kubernetes: the manager knows that the failure concerns another node (FailedNodes).
+func TestANewNodeDoesNotWaitForTheRetryOfAnother(t *testing.T) {
+	s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
+	refused := s.forbid("create", "n1")
+	s.RunFor(5*time.Minute + 5*time.Second)
+	if n := s.with("agent:1"); n != 2 || *refused == 0 {
+		t.Fatalf("%d of 2 other nodes have a pod, %d refused", n, *refused)
+	}
+	for _, name := range []string{"n4", "n5", "n6"} {
+		s.addNode(name, nil)
+		waited := time.Duration(0)
+		for ; len(s.PodsOn(name)) == 0 && waited < 5*time.Minute; waited += time.Second {
+			s.RunFor(time.Second)
+		}
+		if waited > 10*time.Second {
+			t.Errorf("node %s joined and had its pod after %s", name, waited)
+		}
+		s.RunFor(5*time.Minute + 5*time.Second)
+	}
+}
+
+// As above: a pod of another node that is deleted, as by an eviction, comes back soon.
+func TestADeletedPodDoesNotWaitForTheRetryOfAnother(t *testing.T) {
+	s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
+	refused := s.forbid("create", "n1")
+	s.RunFor(5*time.Minute + 5*time.Second)
+	if n := s.with("agent:1"); n != 2 || *refused == 0 {
+		t.Fatalf("%d of 2 other nodes have a pod, %d refused", n, *refused)
+	}
+	s.Remove(podKey(s.only(t, "n2").Name))
+	waited := time.Duration(0)
+	for ; len(s.PodsOn("n2")) == 0 && waited < 5*time.Minute; waited += time.Second {
+		s.RunFor(time.Second)
+	}
+	if waited > 10*time.Second {
+		t.Errorf("node n2 had no pod for %s", waited)
+	}
+}
+
 // An update in place that is refused for one pod does not keep the others from theirs.
 func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
 	for _, node := range []string{"n1", "n2", "n3"} {

@@ -152,7 +152,7 @@ func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Out
 
 	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, of.Kept, &s, plan); err != nil {
-		return reconcile.Outcome{}, err
+		return reconcile.Outcome{After: plan.After}, err
 	}
 	if !running {
 		r.Own.Forget(job.UID)
