@@ -69,9 +69,9 @@ type reconciler struct {
 }
 
 func newReconciler(
-	c client.Client, live client.Reader, images func() (Images, error),
-	clk clock.WithDelayedExecution, options Options,
+	c client.Client, live client.Reader, images func() (Images, error), options Options,
 ) *reconciler {
+	clk := clock.RealClock{}
 	r := &reconciler{
 		options: options,
 		client:  c,
@@ -96,7 +96,7 @@ func newReconciler(
 // Setup adds the controller to the manager. The manager's cache must hold only the NodeImage of this node.
 func Setup(mgr ctrl.Manager, options Options) error {
 	images := func() (Images, error) { return options.Runtimes.ForImages() }
-	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), images, clock.RealClock{}, options)
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), images, options)
 	for _, collector := range r.puller.meters.all() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

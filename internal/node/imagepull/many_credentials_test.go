@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -67,7 +66,7 @@ func pulls(t *testing.T, owners []string, secrets []client.Object) (result strin
 			}
 			return c.Get(ctx, key, object, opts...)
 		}})
-	b.reconciler = newReconciler(b.api, live, func() (Images, error) { return b.store, nil }, clock.RealClock{},
+	b.reconciler = newReconciler(b.api, live, func() (Images, error) { return b.store, nil },
 		Options{Node: "node", Events: b.events, Workers: 0})
 	begin := time.Now()
 	b.pass()

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -80,7 +79,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 		},
 	})
 	restart := func() *reconciler {
-		return newReconciler(cached, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{},
+		return newReconciler(cached, b.api, func() (Images, error) { return b.store, nil },
 			Options{Node: "node", Events: b.events, Workers: workers})
 	}
 	end := func(r *reconciler) {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -88,7 +87,7 @@ func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
 			return c.Get(ctx, name, object, opts...)
 		},
 	}).Build()
-	b.reconciler = newReconciler(b.api, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{},
+	b.reconciler = newReconciler(b.api, b.api, func() (Images, error) { return b.store, nil },
 		Options{Node: "node", Events: b.events, Workers: workers})
 	return b
 }
