@@ -207,19 +207,19 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 				return c.Get(ctx, name, object, opts...)
 			}}), b.puller.clock)
 		one, other := types.NamespacedName{Namespace: "cfg", Name: "one"}, types.NamespacedName{Namespace: "cfg", Name: "other"}
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, s.clock.Now(), "img"); err != nil {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, "img"); err != nil {
 			t.Fatalf("reading the credentials: %v", err)
 		} else if len(list) != 1 {
 			t.Fatalf("credentials: got %v, want 1", list)
 		}
 		down = true
 		time.Sleep(time.Hour)
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, s.clock.Now(), "img"); err != nil {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil, "img"); err != nil {
 			t.Errorf("credentials that are known, while the API server is down: %v", err)
 		} else if len(list) != 1 {
 			t.Errorf("credentials that are known, while the API server is down: got %v, want 1", list)
 		}
-		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil, s.clock.Now(), "img"); err == nil {
+		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil, "img"); err == nil {
 			t.Error("what was never read is taken for missing")
 		}
 	})
@@ -256,7 +256,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 // The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of the jobs
 // for which it was made, a copy of an older release for jobs of its source's namespace, and any other secret
 // for jobs of its own namespace and for tags without a job. Otherwise one tenant could pull private images of
-// another with the other's credentials (IMG-111, IMG-113, IMG-118). A copy that was for others is read again for a tag that was seen since.
+// another with the other's credentials (IMG-111, IMG-113, IMG-118). A further job is seen within a second.
 func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copied := secret("copy", "ann", "docker.io")
@@ -269,7 +269,7 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		s := b.puller.secrets
 		count := func(jobs ...string) int {
 			t.Helper()
-			list, err := s.credentials(t.Context(), names, jobs, s.clock.Now(), "img")
+			list, err := s.credentials(t.Context(), names, jobs, "img")
 			if err != nil {
 				t.Fatal(err)
 			}

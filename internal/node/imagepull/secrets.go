@@ -90,6 +90,9 @@ func (c *cachedSecret) size() int {
 // errSecrets means that the API server did not say what is in a secret. It may later.
 var errSecrets = errors.New("secrets cannot be read")
 
+// again is the minimum age of a cached copy before it is read again to find new users.
+const again = time.Second
+
 func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
@@ -98,15 +101,14 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 // without duplicates; namespaces take turns, because an attempt has little time. The tags of an image share its secrets
 // although their jobs may be in several namespaces, so each secret is used only for its own jobs. A missing or unusable
 // secret is skipped, which is logged once and not at every use. If the API server does not respond, that is an error
-// only for a secret that is not remembered. since is when the tag of these jobs was seen: their copies had them as users
-// before, so that a copy that was read since then and is for others is not read again.
+// only for a secret that is not remembered.
 func (s *secrets) credentials(
-	ctx context.Context, names []types.NamespacedName, jobs []string, since time.Time, image string,
+	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
 ) ([]runtime.Auth, error) {
 	var namespaces []string // of the jobs that may use the secrets
 	own, sizes, seen := map[string][]runtime.Auth{}, map[string]int{}, map[runtime.Auth]bool{}
 	for _, name := range names {
-		cached, err := s.one(ctx, name, jobs, since)
+		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
 			return nil, err
 		}
@@ -148,15 +150,13 @@ func (s *secrets) credentials(
 	return all, nil
 }
 
-func (s *secrets) one(
-	ctx context.Context, name types.NamespacedName, jobs []string, since time.Time,
-) (cachedSecret, error) {
+func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string) (cachedSecret, error) {
 	s.mu.Lock()
 	before, known := s.known[name]
 	s.mu.Unlock()
 	at := s.clock.Now()
-	foreign := before.copied && !before.serves(jobs)
-	if known && (!foreign && at.Before(before.until) || foreign && !before.read.Before(since)) {
+	if known && at.Before(before.until) && (!before.copied || before.serves(jobs) ||
+		at.Before(before.read.Add(again))) {
 		return before, nil
 	}
 
@@ -220,13 +220,13 @@ func (s *secrets) shrink() {
 	}
 }
 
-// expire makes the next use read the secrets of these jobs again, because the registry rejected them and they may have
-// been rotated. Problems that were logged about them are not logged again.
-func (s *secrets) expire(names []types.NamespacedName, jobs []string) {
+// expire makes the next use read the secrets again, because the registry rejected them and they may have been
+// rotated. Problems that were logged about them are not logged again.
+func (s *secrets) expire(names []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		if cached, ok := s.known[name]; ok && (cached.secret == nil || cached.serves(jobs)) {
+		if cached, ok := s.known[name]; ok {
 			cached.until = time.Time{}
 			s.known[name] = cached
 		}

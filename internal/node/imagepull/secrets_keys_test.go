@@ -52,7 +52,7 @@ func TestKeysOfPullSecretsTakeLittleMemory(t *testing.T) {
 	}
 	before := used()
 	for job, names := range asked {
-		if _, err := s.credentials(t.Context(), names, []string{fmt.Sprintf("mallory/j%d", job)}, s.clock.Now(), "r.io/app"); err != nil {
+		if _, err := s.credentials(t.Context(), names, []string{fmt.Sprintf("mallory/j%d", job)}, "r.io/app"); err != nil {
 			t.Fatal(err)
 		}
 	}

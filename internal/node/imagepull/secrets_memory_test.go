@@ -88,7 +88,7 @@ func TestPullSecretsTakeLittleMemory(t *testing.T) {
 			before := used()
 			credentials := func(names []types.NamespacedName, jobs ...string) []runtime.Auth {
 				t.Helper()
-				found, err := s.credentials(t.Context(), names, jobs, s.clock.Now(), "r.io/app")
+				found, err := s.credentials(t.Context(), names, jobs, "r.io/app")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -38,7 +38,7 @@ func TestLargeCredentialsOfOneTenantKeepNoneOfAnotherFromBeingTried(t *testing.T
 		names = append(names, client.ObjectKeyFromObject(object))
 	}
 	s := newSecrets(fake.NewClientBuilder().WithObjects(objects...).Build(), clock.RealClock{})
-	auths, err := s.credentials(t.Context(), names, []string{"mallory/job", "shop/warm"}, s.clock.Now(), "r.io/shop/app")
+	auths, err := s.credentials(t.Context(), names, []string{"mallory/job", "shop/warm"}, "r.io/shop/app")
 	if err != nil {
 		t.Fatal(err)
 	}

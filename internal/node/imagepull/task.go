@@ -47,7 +47,6 @@ type task struct {
 	object  types.UID // UID of the NodeImage
 	spec    appsv1beta1.ImageTagSpec
 	sandbox appsv1beta1.SandboxConfig
-	seen    time.Time // when the tag was seen
 	cancel  context.CancelFunc
 	place   *place
 
@@ -265,7 +264,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		return err
 	}
 
-	auths, err := p.secrets.credentials(ctx, t.referred(), t.jobs(), t.seen, image)
+	auths, err := p.secrets.credentials(ctx, t.referred(), t.jobs(), image)
 	if err != nil {
 		return err
 	}
@@ -318,7 +317,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 
 // rejected makes the next attempt read the credentials again, because they may have been rotated.
 func (p *puller) rejected(t *task) {
-	p.secrets.expire(t.referred(), t.jobs())
+	p.secrets.expire(t.referred())
 	if p.provider != nil {
 		p.provider.Forget()
 	}

@@ -399,7 +399,7 @@ func TestCredentials(t *testing.T) {
 			reads int
 		}{{time.Minute, 1}, {4 * time.Minute, 1}, {10 * time.Minute, 2}} {
 			time.Sleep(step.wait)
-			if _, err := s.credentials(t.Context(), names, nil, s.clock.Now(), "img"); err != nil || len(b.reads)-reads > step.reads {
+			if _, err := s.credentials(t.Context(), names, nil, "img"); err != nil || len(b.reads)-reads > step.reads {
 				t.Errorf("a missing secret after %s: %v, %d reads, want %d at most",
 					step.wait, err, len(b.reads)-reads, step.reads)
 			}
