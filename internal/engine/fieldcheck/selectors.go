@@ -119,6 +119,9 @@ func NodeRequirements(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if n <= MostSelectorTerms {
 		return nil
 	}
+	if len(spec.NodeSelector) > MostSelectorTerms {
+		return field.ErrorList{field.TooMany(path.Child("nodeSelector"), n, MostSelectorTerms)}
+	}
 	return field.ErrorList{field.TooMany(path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
 		n, MostSelectorTerms)}
 }

@@ -26,13 +26,19 @@ func Fresh(errs, before field.ErrorList) field.ErrorList {
 		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
 	}
 
-	known := map[string]int{}
+	known, most := map[string]int{}, map[string]int{}
 	for _, err := range before {
 		known[likeness(err)]++
+		if n, ok := err.BadValue.(int); ok && err.Type == field.ErrorTypeTooMany {
+			most[err.Field] = n
+		}
 	}
 
 	var fresh field.ErrorList
 	for _, err := range errs {
+		if n, ok := err.BadValue.(int); ok && err.Type == field.ErrorTypeTooMany && n <= most[err.Field] {
+			continue // there are fewer than before
+		}
 		if known[likeness(err)]--; known[likeness(err)] < 0 {
 			fresh = append(fresh, err)
 		}

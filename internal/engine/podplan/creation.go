@@ -28,13 +28,18 @@ func (p *Planner) MayCreate(missing int) int {
 	if missing == 0 {
 		return 0
 	}
-	return p.MayTry(missing, 0, p.AtOnce())
+	return p.MayTry(missing, false, p.AtOnce())
 }
 
+// fewNodes is for how many nodes creation may fail before that is no matter of these nodes alone.
+const fewNodes = 5
+
 // ByFailure sorts nodes so that those for which creation failed come last, the latest failure at the end. After a
-// failure the others begin with an arbitrary one, because not all failures may be known. It returns how many those are.
-func (p *Planner) ByFailure(missing []string) (untried int) {
+// failure the others begin with an arbitrary one, because not all failures may be known. It reports whether one of
+// those may be tried at once, because creation failed for a few nodes alone.
+func (p *Planner) ByFailure(missing []string) (others bool) {
 	slices.SortStableFunc(missing, func(a, b string) int { return p.in.FailedNodes[a].Compare(p.in.FailedNodes[b]) })
+	untried := 0
 	for untried < len(missing) && p.in.FailedNodes[missing[untried]].IsZero() {
 		untried++
 	}
@@ -42,7 +47,8 @@ func (p *Planner) ByFailure(missing []string) (untried int) {
 		first := p.Turn(untried)
 		copy(missing, slices.Concat(missing[first:untried], missing[:first]))
 	}
-	return untried
+	failed := len(missing) - untried
+	return untried > 0 && failed > 0 && failed < fewNodes
 }
 
 // Turn returns which one of several is tried, another one at another time: a refusal may concern only some of them.
@@ -52,13 +58,9 @@ func (p *Planner) Turn(n int) int {
 	return int(hash.Sum32()) % n
 }
 
-// fewNodes is for how many nodes creation may fail before that is no matter of these nodes alone.
-const fewNodes = 5
-
-// MayTry is [Planner.MayCreate] for callers that have their own room for pods. untried of the missing pods are for nodes
-// for which none has failed: one of those is tried at once if creation failed for a few nodes alone.
-func (p *Planner) MayTry(missing, untried, room int) int {
-	others := untried > 0 && len(p.in.FailedNodes) > 0 && len(p.in.FailedNodes) < fewNodes
+// MayTry is [Planner.MayCreate] for callers that have their own room for pods. With others one is tried at once
+// ([Planner.ByFailure]).
+func (p *Planner) MayTry(missing int, others bool, room int) int {
 	switch {
 	case missing == 0 || p.in.CreationError == "":
 		return min(missing, room)

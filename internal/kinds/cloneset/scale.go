@@ -196,8 +196,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 		case info.Preparing:
 			pending = true
 		case !info.Specified:
-		case p.refused(info): // it is tried again with the room that the updates leave
-			pending = true
+		case p.refused(info): // it is tried again with the room that the updates leave, and nothing waits for it
 			p.later(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 		case !budget.take(info):
 			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,

@@ -26,8 +26,7 @@ func (p *planner) create() {
 		}
 	}
 
-	untried := p.core.ByFailure(missing)
-	most := min(p.core.MayTry(len(missing), untried, p.core.AtOnce()), p.burst)
+	most := min(p.core.MayTry(len(missing), p.core.ByFailure(missing), p.core.AtOnce()), p.burst)
 	if most < len(missing) && p.out.ScaleError == "" {
 		p.out.More = true
 		p.core.Say("%s created, %s at a time", wording.Count(len(missing), "pod")+" to be",

@@ -36,7 +36,9 @@ func (p *planner) placement() {
 	}
 
 	if p.partitioned {
-		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
+		slices.SortStableFunc(needs, func(a, b *site) int {
+			return cmp.Or(cmp.Compare(p.rankOf(a), p.rankOf(b)), p.byFailure(a, b))
+		})
 		if most := p.partitionAllows(needs); len(needs) > most {
 			p.core.Say("%s without a pod: partition %d keeps them so", wording.Count(len(needs)-most, "node"),
 				p.out.Limits.Partition)
@@ -47,6 +49,11 @@ func (p *planner) placement() {
 	for _, l := range needs {
 		l.create = true
 	}
+}
+
+// byFailure sorts nodes for which creation failed after the others.
+func (p *planner) byFailure(a, b *site) int {
+	return p.in.FailedNodes[a.name].Compare(p.in.FailedNodes[b.name])
 }
 
 // vanished handles pods whose node does not exist. Scheduled pods are deleted by Kubernetes' pod garbage

@@ -417,6 +417,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		}
 	}
 
+	slices.SortStableFunc(candidates, p.byFailure) // one for which no pod can be made takes the place of no other
 	for i, l := range candidates {
 		_, old, _ := p.usable(l)
 		if i < p.out.Limits.MaxSurge-surge {

@@ -2,6 +2,7 @@ package daemonset_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -229,5 +230,31 @@ func TestAWarningAboutPortsOfTheNode(t *testing.T) {
 					"container a uses a port of the node", got)
 			}
 		}
+	}
+}
+
+// ADS-023 (part): a DaemonSet that an earlier release admitted has 300 requirements. They may become fewer step by
+// step, and no more.
+func TestStoredRequirementsMayBecomeFewer(t *testing.T) {
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		errs := daemonset.Validate(written(t, version, affine(298)), written(t, version, affine(299)))
+		if len(errs) > 0 {
+			t.Errorf("%s: fewer than are stored: %v", version, errs)
+		}
+		if errs := daemonset.Validate(written(t, version, affine(300)), written(t, version, affine(299))); len(errs) != 1 {
+			t.Errorf("%s: more than are stored: %v", version, errs)
+		}
+	}
+}
+
+// ADS-023 (part): a template that has only a node selector is told of a field that it does not have.
+func TestErrorNamesTheNodeSelector(t *testing.T) {
+	var labels []string
+	for i := range 201 {
+		labels = append(labels, fmt.Sprintf(`"l%d":"x"`, i))
+	}
+	errs := daemonset.Validate(written(t, "v1beta1", `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"nodeSelector":{`+strings.Join(labels, ",")+`}}}}`), nil)
+	if len(errs) != 1 || strings.Contains(errs[0].Field, "affinity") {
+		t.Errorf("the template has no affinity: %v", errs)
 	}
 }

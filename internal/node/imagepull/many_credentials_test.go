@@ -94,3 +94,21 @@ func TestManyCredentialsOfOneTenantKeepNoneOfAnotherFromBeingTriedInTime(t *test
 		}
 	})
 }
+
+// IMG-123: two tenants have the same login, such as the robot of their company. One of them has it behind many others, so that the other one's turn
+// is lost: it is taken for a credential of the first.
+func TestASharedLoginKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var entries []string
+		for n := range 450 {
+			entries = append(entries, fmt.Sprintf(`"docker.io":{"username":"m%d","password":"x"}`, n))
+		}
+		entries = append(entries, `"docker.io":{"username":"ann","password":"secret"}`)
+		result, took := pulls(t, []string{"mallory/job", "shop/warm"}, []client.Object{
+			copied("m", "mallory/s", "mallory/job", strings.Join(entries, ",")),
+			copied("s", "shop/login", "shop/warm", `"docker.io":{"username":"ann","password":"secret"}`)})
+		if !strings.Contains(result, "Succeeded") {
+			t.Errorf("the pull for the other tenant, after %s: %s", took, result)
+		}
+	})
+}

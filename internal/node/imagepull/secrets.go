@@ -106,7 +106,7 @@ func (s *secrets) credentials(
 	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
 ) ([]runtime.Auth, error) {
 	var namespaces []string // of the jobs that may use the secrets
-	own, sizes, seen := map[string][]runtime.Auth{}, map[string]int{}, map[runtime.Auth]bool{}
+	own, sizes := map[string][]runtime.Auth{}, map[string]int{}
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
@@ -122,7 +122,7 @@ func (s *secrets) credentials(
 		}
 		of := cached.namespace
 		for _, auth := range found {
-			if seen[auth] {
+			if slices.Contains(own[of], auth) {
 				continue
 			}
 			size := overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
@@ -134,16 +134,22 @@ func (s *secrets) credentials(
 			if len(own[of]) == 0 {
 				namespaces = append(namespaces, of)
 			}
-			seen[auth], own[of] = true, append(own[of], auth)
+			own[of] = append(own[of], auth)
 			sizes[of] += size
 		}
 	}
 
-	all := make([]runtime.Auth, 0, len(seen))
-	for turn := 0; len(all) < len(seen); turn++ {
+	var all []runtime.Auth
+	seen := map[runtime.Auth]bool{}
+	for turn, open := 0, true; open; turn++ {
+		open = false
 		for _, of := range namespaces {
-			if turn < len(own[of]) {
-				all = append(all, own[of][turn])
+			if turn >= len(own[of]) {
+				continue
+			}
+			open = true
+			if auth := own[of][turn]; !seen[auth] { // namespaces may have the same
+				seen[auth], all = true, append(all, auth)
 			}
 		}
 	}

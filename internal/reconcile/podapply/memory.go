@@ -35,11 +35,20 @@ type Memory struct {
 	foreign foreignMemory
 }
 
-// refusals are the objects for which the API server refused the last request, and when it did. They count for
-// one generation only, since another spec may be accepted.
+// refusals are the objects for which the API server refused the last request. They count for one generation only,
+// since another spec may be accepted.
 type refusals struct {
 	generation int64
-	at         map[types.UID]time.Time
+	of         map[types.UID]refusal
+	// at are those that come after all others, and when they were refused.
+	at map[types.UID]time.Time
+}
+
+// refusal is when an object was refused last, and how long it comes after all others since then: four times as long
+// with each refusal, because of many that are refused for good only one is tried in a minute.
+type refusal struct {
+	at    time.Time
+	lasts time.Duration
 }
 
 // about identifies what attempts are made for. They count for one generation only, since another spec may
@@ -77,10 +86,10 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	m.rememberNodes(result.Nodes, now)
 }
 
-// refusalLasts is how long refused objects, and nodes for which pods could not be created, come after all others: one
-// of many is tried in a minute. It bounds what is remembered of what is gone. mostNodes is of how many nodes that is
-// known, since a namespace has many workloads.
-const refusalLasts, mostNodes = 12 * time.Hour, 100
+// firstRefusal is how long an object that was refused once comes after all others. refusalLasts is how long an object
+// that was refused often does, and a node for which pods could not be created. It bounds what is remembered of what is
+// gone. mostNodes is of how many nodes that is known, since a namespace has many workloads.
+const firstRefusal, refusalLasts, mostNodes = 10 * time.Minute, 12 * time.Hour, 100
 
 // rememberNodes records for which nodes pods could be created, and for which not. The oldest failure is forgotten if
 // there are too many.
@@ -105,26 +114,28 @@ func (m *Memory) rememberNodes(tried map[string]bool, now time.Time) {
 
 // rememberRefusals records the refusals of this pass, and drops those of objects that were written since.
 func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Time) {
-	next := refusals{generation, map[types.UID]time.Time{}}
-	if m.refused.generation == generation {
-		for uid, at := range m.refused.at {
-			if now.Sub(at) < refusalLasts {
-				next.at[uid] = at
-			}
-		}
+	if m.refused.generation != generation || m.refused.of == nil {
+		m.refused.generation, m.refused.of = generation, map[types.UID]refusal{}
 	}
-
+	of := m.refused.of
 	for _, v := range result.Done {
 		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
-			delete(next.at, v.Pod.UID)
+			delete(of, v.Pod.UID)
 		}
 	}
-
 	for _, uid := range result.RefusedObjects {
-		next.at[uid] = now
+		of[uid] = refusal{now, min(max(4*of[uid].lasts, firstRefusal), refusalLasts)}
 	}
 
-	m.refused = next
+	m.refused.at = map[types.UID]time.Time{}
+	for uid, r := range of {
+		switch since := now.Sub(r.at); {
+		case since < r.lasts:
+			m.refused.at[uid] = r.at
+		case since >= refusalLasts:
+			delete(of, uid)
+		}
+	}
 }
 
 // pullRetryAfter is how long jobs are left alone after they could not be written. The rollout goes on

@@ -12,21 +12,32 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// What was refused comes last for a while, and only for the spec that it was refused for.
+// What was refused once comes last for ten minutes, what was refused again for longer, and only for the spec that it
+// was refused for.
 func TestRefusalsAreForgotten(t *testing.T) {
-	m := &Memory{}
-	m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, noon)
 	for _, test := range []struct {
+		refused    []time.Duration
 		generation int64
 		later      time.Duration
 		known      bool
-	}{{1, refusalLasts - time.Second, true}, {2, 0, false}, {1, refusalLasts, false}} {
-		kept, snapshot := *m, &podplan.Snapshot{}
-		kept.rememberRefusals(test.generation, &Result{}, noon.Add(test.later))
-		kept.HoldBack(snapshot, test.generation)
+	}{
+		{[]time.Duration{0}, 1, firstRefusal - time.Second, true},
+		{[]time.Duration{0}, 1, firstRefusal, false},
+		{[]time.Duration{0}, 2, 0, false},
+		{[]time.Duration{0, time.Hour}, 1, time.Hour + 4*firstRefusal - time.Second, true},
+		{[]time.Duration{0, time.Hour}, 1, time.Hour + 4*firstRefusal, false},
+		{[]time.Duration{0, refusalLasts}, 1, refusalLasts + firstRefusal, false}, // the first one is forgotten
+	} {
+		m, snapshot := &Memory{}, &podplan.Snapshot{}
+		for _, at := range test.refused {
+			m.rememberRefusals(1, &Result{}, noon.Add(at))
+			m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, noon.Add(at))
+		}
+		m.rememberRefusals(test.generation, &Result{}, noon.Add(test.later))
+		m.HoldBack(snapshot, test.generation)
 		if _, known := snapshot.Refused["a"]; known != test.known {
-			t.Errorf("refusal for generation %d, %s later: known %t, want %t",
-				test.generation, test.later, known, test.known)
+			t.Errorf("refused after %v, in generation %d, %s later: known %t, want %t",
+				test.refused, test.generation, test.later, known, test.known)
 		}
 	}
 }
