@@ -31,19 +31,22 @@ func (p *Planner) MayCreate(missing int) int {
 	return p.MayTry(missing, false, p.AtOnce())
 }
 
+// MostFailedNodes is for how many nodes failures are known, since a namespace has many workloads.
+const MostFailedNodes = 500
+
 // fewNodes is for how many nodes creation may fail before that is no matter of these nodes alone.
 const fewNodes = 5
 
-// ByFailure sorts nodes so that those for which creation failed come last, the latest failure at the end. After a
-// failure the others begin with an arbitrary one, because not all failures may be known. It reports whether one of
-// those may be tried at once, because creation failed for a few nodes alone.
+// ByFailure sorts nodes so that those for which creation failed come last, the latest failure at the end. The others
+// begin with an arbitrary one if the last creation failed, or if there may be failures that are not known any more. It
+// reports whether one of the others may be tried at once, because creation failed for a few nodes alone.
 func (p *Planner) ByFailure(missing []string) (others bool) {
 	slices.SortStableFunc(missing, func(a, b string) int { return p.in.FailedNodes[a].Compare(p.in.FailedNodes[b]) })
 	untried := 0
 	for untried < len(missing) && p.in.FailedNodes[missing[untried]].IsZero() {
 		untried++
 	}
-	if p.in.CreationError != "" && untried > 1 {
+	if (p.in.CreationError != "" || len(p.in.FailedNodes) >= MostFailedNodes) && untried > 1 {
 		first := p.Turn(untried)
 		copy(missing, slices.Concat(missing[first:untried], missing[:first]))
 	}

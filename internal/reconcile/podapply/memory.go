@@ -88,8 +88,8 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 
 // firstRefusal is how long an object that was refused once comes after all others. refusalLasts is how long an object
 // that was refused often does, and a node for which pods could not be created. It bounds what is remembered of what is
-// gone. mostNodes is of how many nodes that is known, since a namespace has many workloads.
-const firstRefusal, refusalLasts, mostNodes = 10 * time.Minute, 12 * time.Hour, 100
+// gone.
+const firstRefusal, refusalLasts = 10 * time.Minute, 12 * time.Hour
 
 // rememberNodes records for which nodes pods could be created, and for which not. The oldest failure is forgotten if
 // there are too many.
@@ -105,7 +105,7 @@ func (m *Memory) rememberNodes(tried map[string]bool, now time.Time) {
 		if m.failedNodes == nil {
 			m.failedNodes = map[string]time.Time{}
 		}
-		if m.failedNodes[node] = now; len(m.failedNodes) > mostNodes {
+		if m.failedNodes[node] = now; len(m.failedNodes) > podplan.MostFailedNodes {
 			delete(m.failedNodes, slices.MinFunc(slices.Collect(maps.Keys(m.failedNodes)),
 				func(a, b string) int { return m.failedNodes[a].Compare(m.failedNodes[b]) }))
 		}

@@ -45,6 +45,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 // What is remembered of nodes for which pods could not be created is bounded, and forgotten after a while or when one
 // was created.
 func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
+	const mostNodes = podplan.MostFailedNodes
 	m, s := &Memory{}, &podplan.Snapshot{}
 	known := func() int {
 		m.HoldBack(s, 1)

@@ -216,3 +216,36 @@ func TestARefusedNodeTakesNoPlaceOfThePartition(t *testing.T) {
 		})
 	}
 }
+
+// A new DaemonSet on 100 nodes and a pool whose pods a policy refuses: how long until the 100 have theirs.
+func TestARefusedPoolSlowsNoOtherNode(t *testing.T) {
+	for _, pool := range []int{150} {
+		t.Run(fmt.Sprint(pool), func(t *testing.T) {
+			var names []string
+			for i := range pool {
+				names = append(names, fmt.Sprintf("a%03d", i))
+			}
+			for i := range 100 {
+				names = append(names, fmt.Sprintf("n%03d", i))
+			}
+			refuses := map[string]bool{}
+			s := simulate(1, makeSet(), daemonset.Features{}, names...)
+			for _, name := range names[:pool] {
+				refuses[nodes.PodName(setKey.Name, string(s.set().UID), name, 0)] = true
+			}
+			s.Answer = func(r *simulation.Request) error {
+				if r.Verb == "create" && r.Key.Kind == "Pod" && refuses[r.Key.Name] {
+					return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, context.Canceled)
+				}
+				return nil
+			}
+			waited := time.Duration(0)
+			for ; s.with("agent:1") < 100 && waited < 2*time.Hour; waited += 10 * time.Second {
+				s.RunFor(10 * time.Second)
+			}
+			if waited > 10*time.Minute {
+				t.Errorf("%d of 100 other nodes have a pod after %s", s.with("agent:1"), waited)
+			}
+		})
+	}
+}
