@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	pulljobs "github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -109,6 +110,24 @@ func TestASharedLoginKeepsItsTurn(t *testing.T) {
 			copied("s", "shop/login", "shop/warm", `"docker.io":{"username":"ann","password":"secret"}`)})
 		if !strings.Contains(result, "Succeeded") {
 			t.Errorf("the pull for the other tenant, after %s: %s", took, result)
+		}
+	})
+}
+
+// IMG-122, IMG-137: the tags of an image share its list of secrets. A tenant has 3,600 of them, in jobs for any tag of the image, in two
+// namespaces. The tag of another tenant, whose job may use none of these, is pulled in time: the daemon, which reads five secrets in a
+// second, does not read those that are for others by their names.
+func TestManySecretsOfOneTenantKeepNoneOfAnotherFromPulling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var secrets []client.Object
+		for n := range 3600 {
+			namespace := fmt.Sprintf("mallory-%d", n/1800)
+			secrets = append(secrets, copied(fmt.Sprintf("m%d%s", n, pulljobs.CopyMark(namespace)), fmt.Sprintf("%s/s%d", namespace, n), fmt.Sprintf("%s/j%d", namespace, n/32), `"r.io":{"username":"m","password":"x"}`))
+		}
+		secrets = append(secrets, copied("s"+pulljobs.CopyMark("shop"), "shop/login", "shop/warm", `"docker.io":{"username":"ann","password":"secret"}`))
+		result, took := pulls(t, []string{"shop/warm"}, secrets)
+		if !strings.Contains(result, "Succeeded") {
+			t.Errorf("the pull of the other tenant, after %s: %s", took, result)
 		}
 	})
 }

@@ -107,7 +107,11 @@ func (s *secrets) credentials(
 ) ([]runtime.Auth, error) {
 	var namespaces []string // of the jobs that may use the secrets
 	own, sizes := map[string][]runtime.Auth{}, map[string]int{}
+	owners := namespacesOf(jobs)
 	for _, name := range names {
+		if pulljobs.CopyOfOthers(name, owners) {
+			continue
+		}
 		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
 			return nil, err
@@ -154,6 +158,16 @@ func (s *secrets) credentials(
 		}
 	}
 	return all, nil
+}
+
+// namespacesOf returns the namespaces of jobs.
+func namespacesOf(jobs []string) []string {
+	var all []string
+	for _, job := range jobs {
+		namespace, _, _ := strings.Cut(job, "/")
+		all = append(all, namespace)
+	}
+	return all
 }
 
 func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string) (cachedSecret, error) {

@@ -51,12 +51,13 @@ type Secrets struct {
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
-	const most = 253 - 1 - chars
+	mark := imagepull.CopyMark(source.Namespace)
+	most := 253 - 1 - chars - len(mark)
 	name := source.Name
 	if len(name) > most {
 		name = strings.TrimRight(name[:most], ".-")
 	}
-	return name + "-" + hex.EncodeToString(sum[:chars/2])
+	return name + "-" + hex.EncodeToString(sum[:chars/2]) + mark
 }
 
 func users(secret client.Object) []string {
