@@ -73,6 +73,8 @@ type Plan struct {
 	// Waiting describes what the round waits for. After is when to check again.
 	Waiting string
 	After   time.Duration
+	// ended are the containers that the request waits for and that do not run yet.
+	ended []string
 }
 
 // closed returns why the request must not be processed any further, not considering its deadline. It is empty
@@ -130,10 +132,13 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 
 // lets reports whether another request of the pod may begin while this one waits: if it names no container that this one
 // has left to stop, or that has to end. This one may wait for ever, for a container that hangs in its start or is not on
-// the node.
+// the node. A request with forceRecreate stops each container itself, and so waits until it runs again.
 func (p *Plan) lets(other *appsv1beta1.ContainerRecreateRequest) bool {
+	forced := other.Spec.Strategy != nil && other.Spec.Strategy.ForceRecreate
 	return !slices.ContainsFunc(other.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
-		return slices.ContainsFunc(p.States, func(s State) bool { return s.Name == c.Name && s.Phase == pending })
+		return slices.ContainsFunc(p.States, func(s State) bool {
+			return s.Name == c.Name && (s.Phase == pending || forced && slices.Contains(p.ended, c.Name))
+		})
 	})
 }
 
@@ -146,6 +151,10 @@ func NewPlan(s Snapshot) Plan {
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
 	for i := range s.Request.Spec.Containers {
 		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
+		name := plan.States[i].Name
+		if current := runtime.Newest(s.Containers, name); plan.States[i].Phase == recreating && (current == nil || current.Exited) {
+			plan.ended = append(plan.ended, name)
+		}
 	}
 
 	if s.Request.Status.Phase != recreating ||

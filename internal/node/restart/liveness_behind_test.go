@@ -117,3 +117,26 @@ func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest
 		t.Errorf("containers that were stopped within nine minutes: got %q, want the one whose liveness probe failed", h.stopped)
 	}
 }
+
+// CRR-128 (part): two requests with forceRecreate each stop the container themselves: the second one does not take the
+// stop of the first for its own, but begins when the container runs again.
+func TestAForcedRequestStopsWhatAnotherHasStopped(t *testing.T) {
+	s := Snapshot{Request: request(states(State{Name: "a", Phase: recreating, IsKilled: true}), func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Spec.Containers = r.Spec.Containers[:1]
+	}), Containers: []runtime.Container{end()}, Seen: epoch, Now: epoch.Add(time.Minute)}
+	next := request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.ForceRecreate = true }))
+	next.Spec.Containers = next.Spec.Containers[:1]
+	plan := NewPlan(s)
+	if plan.lets(next) {
+		t.Error("it begins while the container has ended")
+	}
+	next.Spec.Strategy.ForceRecreate = false
+	if !plan.lets(next) {
+		t.Error("one without force waits")
+	}
+	s.Containers = []runtime.Container{run("a", 1)}
+	next.Spec.Strategy.ForceRecreate = true
+	if plan = NewPlan(s); !plan.lets(next) {
+		t.Error("it waits although the container runs again")
+	}
+}
