@@ -219,6 +219,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	after, known, waiting := poll, observed{}, []*Plan(nil)
 	for i := 0; i < len(open) && !busy && err == nil; i++ {
 		if slices.ContainsFunc(waiting, func(p *Plan) bool { return !p.lets(open[i]) }) {
+			waiting = append(waiting, unbegun(open[i])) // none that comes later overtakes it
 			continue
 		}
 		var wait time.Duration

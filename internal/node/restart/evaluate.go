@@ -142,6 +142,15 @@ func (p *Plan) lets(other *appsv1beta1.ContainerRecreateRequest) bool {
 	})
 }
 
+// unbegun is the plan of a request that must not begin yet, and so has all its containers left to stop.
+func unbegun(request *appsv1beta1.ContainerRecreateRequest) *Plan {
+	plan := &Plan{}
+	for i := range request.Spec.Containers {
+		plan.States = append(plan.States, State{Name: request.Spec.Containers[i].Name, Phase: pending})
+	}
+	return plan
+}
+
 // NewPlan makes the plan of one round of a request.
 func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
