@@ -136,7 +136,7 @@ type Snapshot struct {
 	// Refused are the objects for which the API server refused the last request, and when, by UID. Other
 	// objects come before them.
 	Refused map[types.UID]time.Time
-	// FailedNodes are nodes for which a pod could not be created a moment ago, and when last. Others come before
+	// FailedNodes are nodes for which a pod could not be created in the last hours, and when last. Others come before
 	// them, because the failure may concern one node only.
 	FailedNodes map[string]time.Time
 	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).

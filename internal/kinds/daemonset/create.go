@@ -16,7 +16,7 @@ import (
 const noScheduler = "kubernetes.io/daemonset-controller"
 
 // create plans the pods of all sites that are to get one, in the order of the nodes' names. Nodes for which creation
-// failed a moment ago come last.
+// failed in the last hours come last.
 func (p *planner) create() {
 	var missing []string
 	at := map[string]*site{}

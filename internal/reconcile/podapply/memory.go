@@ -114,8 +114,15 @@ func (m *Memory) rememberNodes(tried map[string]bool, now time.Time) {
 
 // rememberRefusals records the refusals of this pass, and drops those of objects that were written since.
 func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Time) {
-	if m.refused.generation != generation || m.refused.of == nil {
-		m.refused.generation, m.refused.of = generation, map[types.UID]refusal{}
+	if m.refused.generation != generation {
+		m.refused = refusals{generation: generation}
+	}
+	if len(m.refused.of)+len(result.RefusedObjects) == 0 { // nothing is kept of most workloads
+		m.refused.of, m.refused.at = nil, nil
+		return
+	}
+	if m.refused.of == nil {
+		m.refused.of = map[types.UID]refusal{}
 	}
 	of := m.refused.of
 	for _, v := range result.Done {
