@@ -67,10 +67,26 @@ func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{
 				TerminationGracePeriodSeconds: r.Grace,
 			},
-			ActiveDeadlineSeconds:   new(int64(600)),
+			ActiveDeadlineSeconds:   new(restartTime + r.grace()),
 			TTLSecondsAfterFinished: new(int32(60)),
 		},
 	}
+}
+
+// restartTime is how many seconds a container may take to end and start again, besides its grace period: no container is
+// stopped for a request that has ended, so that one whose preStop hook hangs would never be. mostGrace is the most that counts of a grace period.
+const restartTime, mostGrace = int64(600), int64(24 * 60 * 60)
+
+// grace returns how many seconds the container may take to end.
+func (r *Restart) grace() int64 {
+	grace := r.Pod.Spec.TerminationGracePeriodSeconds
+	if r.Grace != nil {
+		grace = r.Grace
+	}
+	if grace == nil {
+		return corev1.DefaultTerminationGracePeriodSeconds
+	}
+	return min(max(*grace, 0), mostGrace)
 }
 
 // stored is an entry of the annotation with liveness probes.

@@ -27,7 +27,7 @@ type target struct {
 }
 
 // errObsolete is returned if there is no longer a reason to stop the container.
-var errObsolete = errors.New("the container need not be restarted any more")
+var errObsolete = fmt.Errorf("%w: it need not be restarted any more", stop.ErrNotStopped)
 
 // restarter stops the containers that must be restarted. The first attempt is 3 s after the container was
 // found.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,25 +68,31 @@ type reconciler struct {
 	clock     clock.WithDelayedExecution
 	// seen maps the name of a pod to what this daemon first saw of its unfinished requests, by their UIDs.
 	seen sync.Map
-	// stops maps the name of a pod to the channel for the result of its last stop. wake enqueues a pod.
+	// stops maps the name of a pod to its last stop. wake enqueues a pod.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway reports whether a container of the pod is being stopped. The error is the result of a stop that
+// underway is a stop that has begun: of a container of the pod with this UID, with the channel for its result.
+type underway struct {
+	uid     string
+	outcome chan error
+}
+
+// stopping returns the UID of the pod of this name a container of which is being stopped, or nil. The error is the result of a stop that
 // has ended since the last call.
-func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
+func (r *reconciler) stopping(pod types.NamespacedName) (uid *string, err error) {
 	known, _ := r.stops.Load(pod)
-	outcome, ok := known.(chan error)
+	last, ok := known.(*underway)
 	if !ok {
-		return false, nil
+		return nil, nil
 	}
 	select {
-	case err := <-outcome:
+	case err := <-last.outcome:
 		r.stops.Delete(pod)
-		return false, err
+		return nil, err
 	default:
-		return true, nil
+		return &last.uid, nil
 	}
 }
 
@@ -210,22 +215,37 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 
 	r.see(key.NamespacedName, open)
-	busy, err := r.underway(key.NamespacedName)
+	busy, err := r.stopping(key.NamespacedName)
 	if len(open) == 0 {
 		return reconcile.Result{}, nil
 	}
 
+	// Requests for a pod that is gone, and for the one that replaced it under its name, have nothing to do with each other.
 	order(open)
-	after, known, waiting := poll, observed{}, []*Plan(nil)
-	for i := 0; i < len(open) && !busy && err == nil; i++ {
-		if slices.ContainsFunc(waiting, func(p *Plan) bool { return !p.lets(open[i]) }) {
-			waiting = append(waiting, unbegun(open[i])) // none that comes later overtakes it
+	after, known := poll, observed{}
+	before, over := map[string]*earlier{}, map[string]bool{}
+	if busy != nil {
+		over[*busy] = true
+	}
+	for i := 0; i < len(open) && err == nil; i++ {
+		request, uid := open[i], open[i].Labels[pub.RecreatePodUID]
+		if over[uid] {
+			continue
+		}
+		if before[uid] == nil {
+			before[uid] = &earlier{}
+		}
+		if request.Status.Phase != recreating && before[uid].keepsAll(request) && finished(request, r.sighting(request).request, r.clock.Now()) == "" {
+			before[uid].hold(request)
 			continue
 		}
 		var wait time.Duration
 		var plan *Plan
-		wait, plan, err = r.round(ctx, open[i], known)
-		after, waiting, busy = min(after, wait), append(waiting, plan), plan == nil
+		wait, plan, err = r.round(ctx, request, *before[uid], known)
+		after, over[uid] = min(after, wait), plan == nil
+		if plan != nil {
+			before[uid].add(plan)
+		}
 	}
 
 	switch {
@@ -259,10 +279,10 @@ type observation struct {
 // server again, so that it never acts on a stale request. It returns when to check again, and the plan if the
 // request waits. Otherwise no other request of the pod may begin in this pass.
 func (r *reconciler) round(
-	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known observed,
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, before earlier, known observed,
 ) (time.Duration, *Plan, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
-	plan, _, err := r.evaluate(ctx, cached, known)
+	plan, _, err := r.evaluate(ctx, cached, before, known)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -284,7 +304,7 @@ func (r *reconciler) round(
 		return poll, nil, err // the cache will show that it is gone
 	}
 
-	plan, rt, err := r.evaluate(ctx, request, observed{})
+	plan, rt, err := r.evaluate(ctx, request, before, observed{})
 	switch {
 	case err != nil:
 		return 0, nil, err
@@ -319,7 +339,7 @@ func (r *reconciler) read(
 
 // evaluate collects the snapshot of a round and makes its plan. It lists the containers if they are not known.
 func (r *reconciler) evaluate(
-	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, known observed,
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, before earlier, known observed,
 ) (*Plan, Runtime, error) {
 	seen := r.sighting(request)
 	s := Snapshot{
@@ -327,6 +347,7 @@ func (r *reconciler) evaluate(
 		Seen:         seen.request,
 		UnreadySince: seen.unready,
 		Now:          r.clock.Now(),
+		earlier:      before,
 	}
 	if finished(request, s.Seen, s.Now) != "" {
 		plan := NewPlan(s)

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // broken is a runtime whose stops fail.
@@ -53,7 +54,7 @@ func (w *world) rounds(n int) (last error) {
 		key := types.NamespacedName{Namespace: "ns", Name: "p"}
 		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
 		w.settle()
-		if _, err := w.r.underway(key); err != nil { // as the next round does
+		if _, err := w.r.stopping(key); err != nil { // as the next round does
 			last = err
 		}
 	}
@@ -428,7 +429,7 @@ func TestARequestThatEndedMeanwhileStopsNothing(t *testing.T) {
 	}
 	if err := w.r.mayStop(t.Context(), r); err == nil {
 		t.Error("a stop for a request that is completed: no error")
-	} else if err.Error() != "the request is completed" {
+	} else if !errors.Is(err, stop.ErrNotStopped) || !strings.HasSuffix(err.Error(), "the request is completed") {
 		t.Errorf("a stop for a request that is completed: got %v, want that it is completed", err)
 	}
 	before := now().ResourceVersion
@@ -443,7 +444,7 @@ func TestARequestThatEndedMeanwhileStopsNothing(t *testing.T) {
 	}
 	if err := w.r.mayStop(t.Context(), r); err == nil {
 		t.Error("a stop for a request that is gone: no error")
-	} else if err.Error() != "the request is gone" {
+	} else if !errors.Is(err, stop.ErrNotStopped) || !strings.HasSuffix(err.Error(), "the request is gone") {
 		t.Errorf("a stop for a request that is gone: got %v, want that it is gone", err)
 	}
 }

@@ -57,6 +57,8 @@ type Snapshot struct {
 	// Seen is when the daemon first saw the request. Here its deadline counts from that time (CRR-129).
 	Seen time.Time
 	Now  time.Time
+	// earlier are the containers that the request leaves to those before it.
+	earlier earlier
 }
 
 // Plan is what a round does: it records the states if Record is set, or else stops a container if Stop is
@@ -73,8 +75,8 @@ type Plan struct {
 	// Waiting describes what the round waits for. After is when to check again.
 	Waiting string
 	After   time.Duration
-	// ended are the containers that the request waits for and that do not run yet.
-	ended []string
+	// ended are the containers of the request that do not run.
+	ended map[string]bool
 }
 
 // closed returns why the request must not be processed any further, not considering its deadline. It is empty
@@ -130,40 +132,18 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	return nil
 }
 
-// lets reports whether another request of the pod may begin while this one waits: if it names no container that this one
-// has left to stop, or that has to end. This one may wait for ever, for a container that hangs in its start or is not on
-// the node. A request with forceRecreate stops each container itself, and so waits until it runs again.
-func (p *Plan) lets(other *appsv1beta1.ContainerRecreateRequest) bool {
-	forced := other.Spec.Strategy != nil && other.Spec.Strategy.ForceRecreate
-	return !slices.ContainsFunc(other.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
-		return slices.ContainsFunc(p.States, func(s State) bool {
-			return s.Name == c.Name && (s.Phase == pending || forced && slices.Contains(p.ended, c.Name))
-		})
-	})
-}
-
-// unbegun is the plan of a request that must not begin yet, and so has all its containers left to stop.
-func unbegun(request *appsv1beta1.ContainerRecreateRequest) *Plan {
-	plan := &Plan{}
-	for i := range request.Spec.Containers {
-		plan.States = append(plan.States, State{Name: request.Spec.Containers[i].Name, Phase: pending})
-	}
-	return plan
-}
-
 // NewPlan makes the plan of one round of a request.
 func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why, After: poll}
 	}
 
-	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
+	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll, ended: map[string]bool{}}
 	for i := range s.Request.Spec.Containers {
 		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
 		name := plan.States[i].Name
-		if current := runtime.Newest(s.Containers, name); plan.States[i].Phase == recreating && (current == nil || current.Exited) {
-			plan.ended = append(plan.ended, name)
-		}
+		current := runtime.Newest(s.Containers, name)
+		plan.ended[name] = current == nil || !current.Running
 	}
 
 	if s.Request.Status.Phase != recreating ||
@@ -326,6 +306,10 @@ func (s *Snapshot) proceed(plan *Plan) {
 			note(&open, "container %s is not on the node", state.Name)
 		case state.IsKilled:
 			note(&open, "container %s has to end", state.Name)
+		case s.earlier.keeps(s.Request, state.Name):
+			note(&open, "an earlier request has to restart container %s first", state.Name)
+		case s.strategy().ForceRecreate && !current.Running: // a runtime says of one that was only created that it has stopped it
+			note(&open, "container %s has to start", state.Name)
 		default:
 			s.stop(state, current, plan)
 			return
@@ -387,7 +371,7 @@ func (p *Plan) end(culprit string) {
 	}
 }
 
-// order sorts the unfinished requests of a pod. A request begins when those before it let it ([Plan.lets]).
+// order sorts the unfinished requests of a pod. Each leaves to those before it what [earlier] says.
 func order(requests []*appsv1beta1.ContainerRecreateRequest) {
 	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
 	of := func(r *appsv1beta1.ContainerRecreateRequest) int {

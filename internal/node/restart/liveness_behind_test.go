@@ -126,17 +126,23 @@ func TestAForcedRequestStopsWhatAnotherHasStopped(t *testing.T) {
 	}), Containers: []runtime.Container{end()}, Seen: epoch, Now: epoch.Add(time.Minute)}
 	next := request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.ForceRecreate = true }))
 	next.Spec.Containers = next.Spec.Containers[:1]
-	plan := NewPlan(s)
-	if plan.lets(next) {
+	if !waitsBehind(s, next) {
 		t.Error("it begins while the container has ended")
 	}
 	next.Spec.Strategy.ForceRecreate = false
-	if !plan.lets(next) {
+	if waitsBehind(s, next) {
 		t.Error("one without force waits")
 	}
 	s.Containers = []runtime.Container{run("a", 1)}
 	next.Spec.Strategy.ForceRecreate = true
-	if plan = NewPlan(s); !plan.lets(next) {
+	if waitsBehind(s, next) {
 		t.Error("it waits although the container runs again")
 	}
+}
+
+// waitsBehind reports whether a request does not begin while another one is as in the snapshot.
+func waitsBehind(s Snapshot, next *appsv1beta1.ContainerRecreateRequest) bool {
+	plan, before := NewPlan(s), &earlier{}
+	before.add(&plan)
+	return before.keepsAll(next)
 }

@@ -69,10 +69,17 @@ func (w *world) logf(format string, args ...any) {
 
 func (w *world) fatalf(format string, args ...any) {
 	w.t.Helper()
+	w.wrong(format, args...)
+	w.t.FailNow()
+}
+
+// wrong is fatalf for what runs beside the test.
+func (w *world) wrong(format string, args ...any) {
+	w.t.Helper()
 	w.traces.Lock()
 	trace := strings.Join(w.trace, "\n")
 	w.traces.Unlock()
-	w.t.Fatalf(format+"\n%s", append(args, trace)...)
+	w.t.Errorf(format+"\n%s", append(args, trace)...)
 }
 
 // call wraps one call of the daemon to the world: the daemon may die before or after it, or the call may
@@ -137,7 +144,7 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 		request := &appsv1beta1.ContainerRecreateRequest{}
 		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil ||
 			finished(request, w.r.sighting(request).request, w.clock.Now()) != "" {
-			w.fatalf("%s is stopped for %s: %v %+v", id, w.by, err, request.Status)
+			w.wrong("%s is stopped for %s: %v %+v", id, w.by, err, request.Status)
 		}
 		for i := range w.containers {
 			c := &w.containers[i]
@@ -148,8 +155,9 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 				func(asked appsv1beta1.ContainerRecreateRequestContainer) bool {
 					return asked.StatusContext.ContainerID == id
 				}) {
-				w.fatalf("%s is stopped for %s, which was made for the one before", id, w.by)
+				w.wrong("%s is stopped for %s, which was made for the one before", id, w.by)
 			}
+			w.inTurn(c.Name)
 			key := w.by + "/" + c.Name
 			if w.stops[key] == nil {
 				w.stops[key] = map[string]bool{}
@@ -157,13 +165,33 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 			w.stops[key][id] = true
 			w.logf("  stopped %s for %s", id, w.by)
 			if len(w.stops[key]) > 1 {
-				w.fatalf("%s stopped %v", key, w.stops[key])
+				w.wrong("%s stopped %v", key, w.stops[key])
 			}
 			c.Running, c.Exited = false, true
 			w.exits[id] = 143
 		}
 		return nil
 	})
+}
+
+// inTurn checks that a container is not stopped for a request while one before it, of those that the daemon knew, has it left to stop.
+func (w *world) inTurn(container string) {
+	known := make([]*appsv1beta1.ContainerRecreateRequest, len(w.cached))
+	for i := range w.cached {
+		known[i] = &w.cached[i]
+	}
+	order(known)
+	for _, before := range known {
+		if before.Name == w.by {
+			return
+		}
+		named := slices.ContainsFunc(before.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool { return c.Name == container })
+		has := slices.ContainsFunc(before.Status.ContainerRecreateStates,
+			func(s State) bool { return s.Name == container && (s.Phase != pending || s.IsKilled) })
+		if named && !has && finished(before, w.r.sighting(before).request, w.clock.Now()) == "" {
+			w.wrong("%s is stopped for %s, and %s has it left to stop", container, w.by, before.Name)
+		}
+	}
 }
 
 // Event, Eventf and AnnotatedEventf record the events, which name the request that stops a container.
@@ -342,25 +370,6 @@ func (w *world) daemon() {
 	}
 	if open && err == nil && result.RequeueAfter <= 0 && w.calm {
 		w.fatalf("the daemon relies on an event")
-	}
-	var busy []*appsv1beta1.ContainerRecreateRequest
-	left := func(r *appsv1beta1.ContainerRecreateRequest, name string) bool {
-		return slices.ContainsFunc(r.Status.ContainerRecreateStates, func(s State) bool { return s.Name == name && s.Phase == pending })
-	}
-	for _, r := range w.all() {
-		if r.Status.CompletionTime == nil && r.Status.Phase == recreating &&
-			slices.ContainsFunc(r.Status.ContainerRecreateStates, func(s State) bool { return s.Phase == pending }) {
-			busy = append(busy, &r)
-		}
-	}
-	for _, one := range busy {
-		for _, other := range busy {
-			for _, c := range one.Spec.Containers {
-				if one != other && left(one, c.Name) && left(other, c.Name) {
-					w.fatalf("two requests of one pod have container %s to stop at once", c.Name)
-				}
-			}
-		}
 	}
 }
 

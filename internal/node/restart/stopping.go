@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
@@ -33,7 +34,7 @@ func (r *reconciler) stop(
 
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	outcome := make(chan error, 1)
-	r.stops.Store(key, outcome)
+	r.stops.Store(key, &underway{uid: request.Labels[pub.RecreatePodUID], outcome: outcome})
 	order := r.order(request, pod, c)
 	// A stop may take a day, and what users wrote into the request and the pod is in memory no longer than it is needed.
 	request = &appsv1beta1.ContainerRecreateRequest{
@@ -153,17 +154,17 @@ func (r *reconciler) order(
 	return o
 }
 
-// mayStop reads the request again, and returns an error if its containers must not be stopped any more.
+// mayStop reads the request again, and returns an error as [stop.Request] Check does.
 func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
 	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
 	switch {
 	case err != nil:
 		return err
 	case now == nil || now.UID != request.UID:
-		return errors.New("the request is gone")
+		return fmt.Errorf("%w: the request is gone", stop.ErrNotStopped)
 	}
 	if why := finished(now, r.sighting(now).request, r.clock.Now()); why != "" {
-		return errors.New(why)
+		return fmt.Errorf("%w: %s", stop.ErrNotStopped, why)
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -65,8 +67,9 @@ type Request struct {
 	PodIP string
 	// Init means that it is a restartable init container (CRR-106).
 	Init bool
-	// Check is called before anything is done and again right before the runtime is called. If it returns an
-	// error, the stop is abandoned (CRR-129).
+	// Check is called before anything is done and again right before the runtime is called. If it returns an error, the
+	// stop is abandoned (CRR-129). One that is not ErrNotStopped says that it is not known whether the container may be stopped,
+	// and after a hook it is asked again some times, so that the hook is not run twice.
 	Check func(ctx context.Context) error
 }
 
@@ -165,7 +168,7 @@ func (s *Stopper) Stop(ctx context.Context, r Runtime, request *Request) error {
 
 func (s *Stopper) stop(ctx context.Context, r Runtime, request *Request) error {
 	if err := request.Check(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotStopped, err)
+		return notStopped(err)
 	}
 
 	c := request.Container
@@ -174,13 +177,13 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request *Request) error {
 	logger.Info("Stopping a container", "by", request.By, "grace", request.Grace)
 	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s",
 		c.Name, request.By)
-	remaining := request.Grace
+	remaining, asked := request.Grace, wait.Backoff{Steps: 1}
 	if request.Hook != nil && request.Grace > 0 {
 		begin := s.Clock.Now()
 		err := s.hook(ctx, r, *request)
 		request.Hook, request.Ports = nil, nil
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon is shutting down
+			return notStopped(ctx.Err()) // the daemon is shutting down
 		}
 		if err != nil {
 			text := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
@@ -189,12 +192,22 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request *Request) error {
 				wording.Bound(fmt.Sprintf("preStop hook of container %s failed: %s", c.Name, text)))
 		}
 		remaining -= s.Clock.Since(begin).Truncate(time.Second)
+		asked = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 	}
-	if err := request.Check(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotStopped, err)
+	err := retry.OnError(asked, func(err error) bool { return ctx.Err() == nil && !errors.Is(err, ErrNotStopped) },
+		func() error { return request.Check(ctx) })
+	if err != nil {
+		return notStopped(err)
 	}
 
 	return r.Stop(ctx, c.ID, max(remaining, least))
+}
+
+func notStopped(err error) error {
+	if errors.Is(err, ErrNotStopped) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotStopped, err)
 }
 
 // reference identifies the container in events, as kubelet does.

@@ -163,7 +163,7 @@ func TestAContainerIsNotStoppedIfTheCheckFails(t *testing.T) {
 			req := request(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{}}, time.Second)
 			req.Check = func(context.Context) error {
 				if checks++; checks == refused {
-					return errors.New("completed")
+					return fmt.Errorf("%w: completed", ErrNotStopped)
 				}
 				return nil
 			}

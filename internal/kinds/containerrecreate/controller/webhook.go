@@ -131,13 +131,13 @@ func (w *recreateWebhook) create(
 		}
 		patch = append(patch, facts...)
 	}
-	ahead := w.ahead(ctx, pod)
-	if ahead >= mostAhead {
+	ahead, most := w.ahead(ctx, pod), mostAhead
+	if hub.Annotations[pub.RecreateAfterRestarts] != "" {
+		most *= 2 // for a liveness probe, which may be of another container than all those
+	}
+	if ahead >= most {
 		return framework.Refuse(http.StatusTooManyRequests,
-			fmt.Sprintf(
-				"%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued",
-				ahead, pod.Name, mostAhead,
-			))
+			fmt.Sprintf("%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued", ahead, pod.Name, most))
 	}
 	response := admission.Patched("", patch...)
 	// The names are omitted, because anyone who can reach the port of the webhook would see them.
