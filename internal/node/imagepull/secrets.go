@@ -20,7 +20,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	pulljobs "github.com/afloat-project/afloat/internal/kinds/imagepull"
-	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
 // Tenants choose how many pull secrets there are and what is in them, and the daemon has little memory.
@@ -97,79 +96,8 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns the credentials for an image with a tag of these jobs, in the order of the secrets and
-// without duplicates; namespaces take turns, because an attempt has little time. The tags of an image share its secrets
-// although their jobs may be in several namespaces, so each secret is used only for its own jobs. A missing or unusable
-// secret is skipped, which is logged once and not at every use. If the API server does not respond, that is an error
-// only for a secret that is not remembered.
-func (s *secrets) credentials(
-	ctx context.Context, names []types.NamespacedName, jobs []string, image string,
-) ([]runtime.Auth, error) {
-	var namespaces []string // of the jobs that may use the secrets
-	own, sizes := map[string][]runtime.Auth{}, map[string]int{}
-	owners := namespacesOf(jobs)
-	for _, name := range names {
-		if pulljobs.CopyOfOthers(name, owners) {
-			continue
-		}
-		cached, err := s.one(ctx, name, jobs)
-		if err != nil {
-			return nil, err
-		}
-		if cached.secret == nil || !cached.serves(jobs) {
-			continue
-		}
-
-		found, err := fromSecret(cached.secret, image)
-		if err != nil {
-			continue // it was parsed when it was read
-		}
-		of := cached.namespace
-		for _, auth := range found {
-			if slices.Contains(own[of], auth) {
-				continue
-			}
-			size := overhead + len(auth.Username) + len(auth.Password) + len(auth.IdentityToken) + len(auth.RegistryToken)
-			if sizes[of]+size > mostTried {
-				klog.FromContext(ctx).Info("Not all credentials for an image are tried, because they are too large",
-					"image", image, "secret", name, "tried", len(own[of]))
-				break
-			}
-			if len(own[of]) == 0 {
-				namespaces = append(namespaces, of)
-			}
-			own[of] = append(own[of], auth)
-			sizes[of] += size
-		}
-	}
-
-	var all []runtime.Auth
-	seen := map[runtime.Auth]bool{}
-	for turn, open := 0, true; open; turn++ {
-		open = false
-		for _, of := range namespaces {
-			if turn >= len(own[of]) {
-				continue
-			}
-			open = true
-			if auth := own[of][turn]; !seen[auth] { // namespaces may have the same
-				seen[auth], all = true, append(all, auth)
-			}
-		}
-	}
-	return all, nil
-}
-
-// namespacesOf returns the namespaces of jobs.
-func namespacesOf(jobs []string) []string {
-	var all []string
-	for _, job := range jobs {
-		namespace, _, _ := strings.Cut(job, "/")
-		all = append(all, namespace)
-	}
-	return all
-}
-
+// one returns a secret. A missing or unusable one has no content, which is logged once and not at every use. If the API
+// server does not respond, that is an error only for a secret that is not remembered.
 func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string) (cachedSecret, error) {
 	s.mu.Lock()
 	before, known := s.known[name]

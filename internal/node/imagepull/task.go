@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 	"sync"
 	"time"
 
@@ -78,15 +78,7 @@ func (t *task) jobs() []string {
 }
 
 // namespaces returns the namespaces of the jobs that own the tag.
-func (t *task) namespaces() []string {
-	var all []string
-	for _, owner := range t.spec.OwnerReferences {
-		if !slices.Contains(all, owner.Namespace) {
-			all = append(all, owner.Namespace)
-		}
-	}
-	return all
-}
+func (t *task) namespaces() []string { return namespacesOf(t.jobs()) }
 
 func (t *task) now() appsv1beta1.ImageTagStatus {
 	t.mu.Lock()
@@ -243,7 +235,8 @@ func (p *puller) attempt(
 func (p *puller) answering(ctx context.Context, t *task, call func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		err := call()
-		if !errors.Is(err, runtime.ErrUnavailable) && !errors.Is(err, errSecrets) {
+		ended := ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) // while it waited itself
+		if ended || !errors.Is(err, runtime.ErrUnavailable) && !errors.Is(err, errSecrets) {
 			return err
 		}
 		if pause == time.Second {
@@ -264,20 +257,6 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		return err
 	}
 
-	auths, err := p.secrets.credentials(ctx, t.referred(), t.jobs(), image)
-	if err != nil {
-		return err
-	}
-
-	if p.provider != nil {
-		more, err := p.provider.Credentials(ctx, image)
-		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed",
-				"image", t.key.reference(), "error", wording.WithoutSecrets(err.Error()))
-		}
-		auths = append(auths, more...)
-	}
-
 	annotations := foreign(t.sandbox.Annotations) // the maps of the spec belong to the cache
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -287,32 +266,50 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	labels := foreign(t.sandbox.Labels)
 	var failures []error
 	rejected := true
-	for _, auth := range auths {
-		err := rt.Pull(ctx, image, auth, labels, annotations)
-		if err == nil {
+	for auth, err := range p.credentials(ctx, t, image) {
+		anonymous := auth == runtime.Auth{}
+		switch {
+		case err != nil:
+			return errors.Join(append(failures, err)...)
+		case anonymous && !rejected:
+			continue
+		}
+		if err = rt.Pull(ctx, image, auth, labels, annotations); err == nil {
 			return nil
 		}
 		failures = append(failures, err)
-		rejected = rejected && unauthorized(err, t.key)
-		if ctx.Err() != nil {
-			return errors.Join(failures...)
+		if ctx.Err() != nil || errors.Is(err, runtime.ErrUnavailable) {
+			break
 		}
 		if unauthorized(err, t.key) {
 			p.rejected(t)
+		} else {
+			rejected = false
 		}
 	}
+	return errors.Join(failures...)
+}
 
-	if !rejected {
-		return errors.Join(failures...)
+// credentials returns what a pull tries, as it comes to it: those of secrets, those of the node, and at last none.
+func (p *puller) credentials(ctx context.Context, t *task, image string) iter.Seq2[runtime.Auth, error] {
+	read := func(name types.NamespacedName) (secret cachedSecret, err error) {
+		err = p.answering(ctx, t, func() (err error) {
+			secret, err = p.secrets.one(ctx, name, t.jobs())
+			return err
+		})
+		return secret, err
 	}
-	if err := rt.Pull(ctx, image, runtime.Auth{}, labels, annotations); err != nil {
-		if unauthorized(err, t.key) {
-			p.rejected(t)
+	node := func() (auths []runtime.Auth) {
+		if p.provider != nil {
+			var err error
+			if auths, err = p.provider.Credentials(ctx, image); err != nil {
+				klog.FromContext(ctx).Info("A credential provider failed",
+					"image", t.key.reference(), "error", wording.WithoutSecrets(err.Error()))
+			}
 		}
-		return errors.Join(append(failures, err)...)
+		return append(auths, runtime.Auth{})
 	}
-
-	return nil
+	return newRounds(t.referred(), t.jobs(), image).all(ctx, read, node)
 }
 
 // rejected makes the next attempt read the credentials again, because they may have been rotated.
