@@ -34,7 +34,7 @@ type rounds struct {
 }
 
 // newRounds returns the rounds of a pull of an image with a tag of these jobs. Copies that are for others by their names are
-// left out.
+// left out, and all of them for a tag without jobs.
 func newRounds(names []types.NamespacedName, jobs []string, image string) *rounds {
 	r := &rounds{image: image, jobs: jobs, order: append(namespacesOf(jobs), ""),
 		unread: map[string][]types.NamespacedName{}, untried: map[string][]runtime.Auth{}, sizes: map[string]int{},
@@ -44,8 +44,7 @@ func newRounds(names []types.NamespacedName, jobs []string, image string) *round
 		marks[pulljobs.CopyMark(namespace)] = namespace
 	}
 	for _, name := range names {
-		of, mine := marks[pulljobs.CopyMarkIn(name.Name)]
-		if mine || len(jobs) == 0 || slices.Contains(r.order, name.Namespace) { // somebody may have named a secret so
+		if of, mine := marks[pulljobs.CopyMarkIn(name.Name)]; mine {
 			r.unread[of] = append(r.unread[of], name)
 		}
 	}

@@ -45,6 +45,9 @@ func TestNamespacesTakeTurnsInAPull(t *testing.T) {
 		"names that tell no namespace":           {"old:1 shop:2", "shop/a mall/a", "read 1, try 2, read 0, try 1, try node"},
 		"no secrets":                             {"", "shop/a", "try node"},
 		"no job":                                 {"old:1 old:2", "", "read 0, try 1, read 1, try 2, try node"},
+		"no job, and copies":                     {"mall:1 old:2", "", "read 1, try 2, try node"},
+		"a job where copies are":                 {"mall:1 old:2", "cfg/a", "read 1, try 2, try node"},
+		"copies for others":                      {"mall:1 mall:2", "shop/a", "try node"},
 		"an owner without a namespace":           {"old:1", "/a", "read 0, try 1, try node"},
 	} {
 		t.Run(name, func(t *testing.T) {
