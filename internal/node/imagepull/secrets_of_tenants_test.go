@@ -37,6 +37,25 @@ func TestManySecretsOfATenantDoNotKeepTheAdministratorFromPulling(t *testing.T) 
 	}
 }
 
+// IMG-122 (part), IMG-113 (part): as TestManySecretsOfOneTenantKeepNoneOfAnotherFromPulling, while the tenant has chosen the name of a
+// namespace of which the copies had the same mark as those of the other tenant, when it had eight characters: it takes minutes
+// to find one.
+func TestManySecretsUnderTheMarkOfAnotherTenantDoNotKeepItFromPulling(t *testing.T) {
+	const mallory, shop = "mallory-55679", "shop-11788"
+	synctest.Test(t, func(t *testing.T) {
+		var secrets []client.Object
+		for n := range 3600 {
+			secrets = append(secrets, copied(fmt.Sprintf("m%d%s", n, pulljobs.CopyMark(mallory)), fmt.Sprintf("%s/s%d", mallory, n),
+				fmt.Sprintf("%s/j%d", mallory, n/32), `"r.io":{"username":"m","password":"x"}`))
+		}
+		secrets = append(secrets, copied("s"+pulljobs.CopyMark(shop), shop+"/login", shop+"/warm", `"docker.io":{"username":"ann","password":"secret"}`))
+		result, took := pulls(t, []string{shop + "/warm"}, secrets)
+		if !strings.Contains(result, "Succeeded") {
+			t.Errorf("the pull of the other tenant, after %s: %s", took, result)
+		}
+	})
+}
+
 // IMG-122 (part), IMG-123 (part), IMG-137 (part): as TestManySecretsOfOneTenantKeepNoneOfAnotherFromPulling, while the one with the many secrets has jobs
 // for the same tag, too, without any secret. Namespaces take turns for reads as for credentials, of which
 // the first is tried before all secrets are read.
