@@ -215,7 +215,7 @@ func (r *reconciler) stop(keys ...key) {
 // start begins the task of a tag. A task for another version of the tag has been stopped before.
 func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k key) {
 	image := object.Spec.Images[k.image]
-	t := &task{key: k, object: object.UID}
+	t := &task{key: k, object: object.UID, since: r.puller.clock.Now()}
 	for i := range image.Tags {
 		if image.Tags[i].Tag == k.tag {
 			t.spec = *image.Tags[i].DeepCopy()

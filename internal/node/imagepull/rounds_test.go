@@ -19,9 +19,11 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// credentials returns all credentials in secrets that a pull with a tag of these jobs tries if all are rejected.
+// credentials returns all credentials in secrets that a pull with a tag of these jobs, which the node has just got, tries if
+// all are rejected.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string, image string) (all []runtime.Auth, err error) {
-	read := func(name types.NamespacedName) (cachedSecret, error) { return s.one(ctx, name, jobs) }
+	since := s.clock.Now()
+	read := func(name types.NamespacedName) (cachedSecret, error) { return s.one(ctx, name, jobs, since) }
 	for auth, err := range newRounds(names, jobs, image).all(ctx, read, func() []runtime.Auth { return nil }) {
 		if err != nil {
 			return nil, err

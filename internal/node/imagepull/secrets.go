@@ -89,22 +89,23 @@ func (c *cachedSecret) size() int {
 // errSecrets means that the API server did not say what is in a secret. It may later.
 var errSecrets = errors.New("secrets cannot be read")
 
-// again is the minimum age of a cached copy before it is read again to find new users.
-const again = time.Second
-
 func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// one returns a secret. A missing or unusable one has no content, which is logged once and not at every use. If the API
-// server does not respond, that is an error only for a secret that is not remembered.
-func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string) (cachedSecret, error) {
+// one returns a secret for a tag of these jobs, which the node has known since then. The manager enters a job into the
+// references of a copy before it gives the tag to nodes, so what was read before that may tell neither that the jobs may
+// use a copy, nor that it is there again. Once is enough for that. A missing or unusable secret has no content, which is
+// logged once and not at every use. If the API server does not respond, that is an error only for a secret that is not
+// remembered.
+func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string, since time.Time) (cachedSecret, error) {
 	s.mu.Lock()
 	before, known := s.known[name]
 	s.mu.Unlock()
 	at := s.clock.Now()
-	if known && at.Before(before.until) && (!before.copied || before.serves(jobs) ||
-		at.Before(before.read.Add(again))) {
+	useful := before.problem == "" && (!before.copied || before.serves(jobs))
+	known = known && (useful || !before.read.Before(since))
+	if known && at.Before(before.until) {
 		return before, nil
 	}
 

@@ -49,6 +49,7 @@ type task struct {
 	sandbox appsv1beta1.SandboxConfig
 	cancel  context.CancelFunc
 	place   *place
+	since   time.Time // when the node knew the tag
 
 	mu      sync.Mutex
 	status  appsv1beta1.ImageTagStatus
@@ -294,7 +295,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 func (p *puller) credentials(ctx context.Context, t *task, image string) iter.Seq2[runtime.Auth, error] {
 	read := func(name types.NamespacedName) (secret cachedSecret, err error) {
 		err = p.answering(ctx, t, func() (err error) {
-			secret, err = p.secrets.one(ctx, name, t.jobs())
+			secret, err = p.secrets.one(ctx, name, t.jobs(), t.since)
 			return err
 		})
 		return secret, err
