@@ -60,6 +60,15 @@ func copyName(source *corev1.Secret, n int) string {
 	return name + "-" + hex.EncodeToString(sum[:chars/2]) + mark
 }
 
+// copyNames returns the names for the copy of a source. The first is the usual one.
+func copyNames(source *corev1.Secret) []string {
+	var names []string
+	for n := range 10 {
+		names = append(names, copyName(source, n))
+	}
+	return names
+}
+
 func users(secret client.Object) []string {
 	text := secret.GetAnnotations()[pub.SecretReferences]
 	if text == "" {
@@ -270,28 +279,32 @@ func (s *Secrets) provide(
 	ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
 	job string,
 ) (*corev1.Secret, error) {
-	present := copies(all, key.String(), job)
+	var secret *corev1.Secret
+	for _, present := range copies(all, key.String(), job) {
+		found := &corev1.Secret{}
+		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present), found); err != nil {
+			if apierrors.IsNotFound(err) { // deleted between the two reads: the next attempt creates another
+				err = apierrors.NewConflict(corev1.Resource("secrets"), present.Name, err)
+			}
+			return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present.Name, key, err)
+		}
+		if source == nil || found.Type == source.Type &&
+			(found.Immutable == nil || !*found.Immutable || sameData(found, source)) {
+			secret = found
+			break
+		}
+		// It cannot become like the source, and most likely it is of an earlier one of that name. Other jobs use it until
+		// they notice. Only a copy whose name the new one needs is replaced.
+		if slices.Contains(copyNames(source), found.Name) {
+			if err := s.For("").Delete(ctx, found); err != nil {
+				return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", found.Name, key, err)
+			}
+		}
+	}
 	switch {
-	case len(present) == 0 && source == nil:
+	case secret == nil && source == nil:
 		return nil, nil
-	case len(present) == 0:
-		return s.create(ctx, source, job)
-	}
-
-	secret := &corev1.Secret{}
-	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present[0]), secret); err != nil {
-		if apierrors.IsNotFound(err) { // deleted between the two reads: the next attempt creates another
-			err = apierrors.NewConflict(corev1.Resource("secrets"), present[0].Name, err)
-		}
-		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
-	}
-
-	if source != nil &&
-		(secret.Type != source.Type ||
-			secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
-		if err := s.For("").Delete(ctx, secret); err != nil {
-			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
-		}
+	case secret == nil:
 		return s.create(ctx, source, job)
 	}
 
@@ -349,11 +362,11 @@ func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, 
 // create creates the copy. It has none of the labels and annotations of the source, and is never immutable.
 func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
-	for n := range 10 {
+	for _, name := range copyNames(source) {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.Namespace,
-				Name:      copyName(source, n),
+				Name:      name,
 				Labels:    map[string]string{pub.SecretCopy: "true", pub.SecretCopyOf: source.Namespace},
 				Annotations: map[string]string{
 					pub.SecretSource:     key.String(),
