@@ -8,12 +8,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -78,8 +82,9 @@ func (s *Secrets) count(namespace string, number int) {
 }
 
 // learn lists all copies, once. Those that were made by others, or by an earlier release, get the label by which
-// those of one namespace are listed from then on, and those that nobody uses are deleted. If one cannot be
-// labelled, it returns all of them, and tries again the next time: one copy does not hold up all jobs.
+// those of one namespace are listed from then on. Jobs that are gone leave them, and those that nobody uses are deleted.
+// If one cannot be changed, or a job not be looked up, it returns all of them, and tries again the next time: one copy does
+// not hold up all jobs.
 func (s *Secrets) learn(ctx context.Context) (all []metav1.PartialObjectMetadata, err error) {
 	s.learning.Lock()
 	defer s.learning.Unlock()
@@ -96,7 +101,7 @@ func (s *Secrets) learn(ctx context.Context) (all []metav1.PartialObjectMetadata
 		return source == "" || len(validation.IsDNS1123Label(namespaceOf(source))) > 0
 	})
 	w := s.For("")
-	unlabelled := errors.Join(w.Each(ctx, len(all), func(i int) error {
+	failed := w.Each(ctx, len(all), func(i int) error {
 		secret, namespace := &all[i], namespaceOf(all[i].Annotations[pub.SecretSource])
 		if secret.Labels[pub.SecretCopyOf] == namespace {
 			return nil
@@ -109,25 +114,65 @@ func (s *Secrets) learn(ctx context.Context) (all []metav1.PartialObjectMetadata
 			secret.ResourceVersion = updated.ResourceVersion
 		}
 		return nil
-	})...)
+	})
+	gone, errs := s.gone(ctx, all)
 	of := map[string][]metav1.PartialObjectMetadata{}
 	for i := range all {
-		s.uses(users(&all[i])...)
+		s.uses(slices.DeleteFunc(users(&all[i]), gone)...)
 		namespace := namespaceOf(all[i].Annotations[pub.SecretSource])
 		of[namespace] = append(of[namespace], all[i])
 	}
 	for namespace, copies := range of {
-		if err := s.release(ctx, copies, namespace+"/", nil); err != nil {
-			return nil, err
-		}
+		errs = append(errs, s.release(ctx, namespace, copies, gone, nil))
 	}
 
-	if unlabelled != nil {
-		log.FromContext(ctx).Error(unlabelled, "Copies of pull secrets cannot be listed by their label")
+	if err := errors.Join(append(failed, errs...)...); err != nil {
+		log.FromContext(ctx).Error(err, "All copies of pull secrets are listed again, because some could not be brought up to date")
 		return all, nil
 	}
 	s.learnt = true
 	return nil, nil
+}
+
+// gone tells which jobs in the references of copies do not exist: somebody may have taken their finalizers off while no
+// manager ran. The cache may lack a job that was created just now, so only the API server knows.
+func (s *Secrets) gone(ctx context.Context, all []metav1.PartialObjectMetadata) (func(job string) bool, []error) {
+	key := func(job string) types.NamespacedName {
+		namespace, name, _ := strings.Cut(job, "/")
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	var jobs []string
+	for i := range all {
+		jobs = append(jobs, users(&all[i])...)
+	}
+	slices.Sort(jobs)
+	jobs = slices.DeleteFunc(slices.Compact(jobs), func(job string) bool {
+		return len(validation.IsDNS1123Subdomain(key(job).Name)) > 0 || // no job has the name: somebody else wrote it
+			s.Client.Get(ctx, key(job), &appsv1beta1.ImagePullJob{}, client.UnsafeDisableDeepCopy) == nil
+	})
+	missing := make([]bool, len(jobs))
+	errs := s.For("").Each(ctx, len(jobs), func(i int) error {
+		found := &metav1.PartialObjectMetadata{}
+		found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(imagepull.JobKind))
+		err := s.Live.Get(ctx, key(jobs[i]), found)
+		if missing[i] = apierrors.IsNotFound(err); err != nil && !missing[i] {
+			return fmt.Errorf("looking up job %s, which uses a copy of a pull secret: %w", jobs[i], err)
+		}
+		return nil
+	})
+	return func(job string) bool {
+		i, found := slices.BinarySearch(jobs, job)
+		return found && missing[i]
+	}, errs
+}
+
+// start learns of the copies when the manager leads, and not only when a job ends or uses one: if no job is left, nobody else
+// deletes what is left of them.
+func (s *Secrets) start(ctx context.Context) error {
+	if _, err := s.learn(ctx); err != nil {
+		log.FromContext(ctx).Info("Copies of pull secrets are listed later", "error", err.Error())
+	}
+	return nil
 }
 
 // learnAgain lets all copies be listed once more, because one lacks its label: an earlier release has made it just now, or

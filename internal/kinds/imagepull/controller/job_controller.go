@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -109,6 +110,9 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 		meters:  meters,
 	}
 
+	if err := mgr.Add(manager.RunnableFunc(r.Secrets.start)); err != nil {
+		return fmt.Errorf("adding what looks after copies of pull secrets: %w", err)
+	}
 	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
 	options.Workers = options.JobWorkers
 	return r.controller().Complete("imagepulljob", options.Options, ctrl.NewControllerManagedBy(mgr).

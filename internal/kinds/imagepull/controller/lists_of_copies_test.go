@@ -36,15 +36,23 @@ func listing(t *testing.T, lists, items *int, objects ...client.Object) client.C
 			}})
 }
 
+// existing returns a job of this name.
+func existing(namespace, name string) *appsv1beta1.ImagePullJob {
+	return imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+		j.Namespace, j.Name, j.ResourceVersion, j.Finalizers = namespace, name, "", nil
+	})
+}
+
 // IMG-120 (part): a tenant creates and deletes jobs that name no pull secret. What becomes of them needs no list of the
 // copies of the secrets of all tenants: there may be tens of thousands, and each list is read from the API server, whole.
-// A job that was deleted while no manager ran, and others that used copies, are released all the same.
+// Jobs that used copies are released all the same.
 func TestJobsWithoutSecretsListNoCopies(t *testing.T) {
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name, copied.Annotations = "copy", map[string]string{pub.SecretSource: "shop/login",
 		pub.SecretReferences: "shop/earlier", pub.SecretMode: pub.SecretModeBatch}
 	lists, items := 0, 0
-	c := listing(t, &lists, &items, login("shop", corev1.SecretTypeDockerConfigJson), copied)
+	earlier := existing("shop", "earlier")
+	c := listing(t, &lists, &items, login("shop", corev1.SecretTypeDockerConfigJson), copied, earlier)
 	r := &JobReconciler{API: &own.API{Client: c, Live: c, Now: time.Now}, Secrets: secretsOn(c)}
 	absent := func(name string) {
 		t.Helper()
@@ -65,6 +73,9 @@ func TestJobsWithoutSecretsListNoCopies(t *testing.T) {
 		j.Namespace, j.Name, j.Spec.PullSecrets = "shop", "later", []string{"login"}
 	})
 	if _, _, err := r.Secrets.Sync(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), earlier); err != nil {
 		t.Fatal(err)
 	}
 	absent("earlier")
@@ -113,7 +124,7 @@ func TestJobsListTheCopiesOfTheirNamespace(t *testing.T) {
 			Type: corev1.SecretTypeDockerConfigJson, Data: login("", "").Data}
 	}
 	foreign := login("config", corev1.SecretTypeOpaque)
-	objects := []client.Object{login("shop", corev1.SecretTypeDockerConfigJson), foreign,
+	objects := []client.Object{login("shop", corev1.SecretTypeDockerConfigJson), foreign, existing("shop", "other"), existing("other", "job"),
 		copyOf("shop/login", "shop/other"), copyOf("gone/login", ""), copyOf("no.namespace/login", "")}
 	for i := range 50 {
 		objects = append(objects, copyOf(fmt.Sprintf("other/login-%d", i), "other/job"))
@@ -160,7 +171,7 @@ func TestACopyWithoutALabelHoldsUpNoJob(t *testing.T) {
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name, copied.Annotations = "copy", map[string]string{pub.SecretSource: "shop/login",
 		pub.SecretReferences: "shop/warm", pub.SecretMode: pub.SecretModeBatch}
-	c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson), copied).(client.WithWatch),
+	c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson), copied, existing("shop", "warm")).(client.WithWatch),
 		interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
 			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return apierrors.NewForbidden(corev1.Resource("secrets"), "copy", errors.New("no changes"))

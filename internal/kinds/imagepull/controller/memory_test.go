@@ -19,7 +19,7 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name, copied.Annotations = "copy", map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/warm",
 		pub.SecretMode: pub.SecretModeBatch}
-	c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson), copied).(client.WithWatch),
+	c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson), copied, existing("shop", "warm")).(client.WithWatch),
 		interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if _, data := list.(*corev1.SecretList); data {

@@ -184,7 +184,7 @@ func (s *Secrets) Sync(
 		return refs, problems, nil
 	}
 
-	return refs, problems, s.release(ctx, all, key, keep)
+	return refs, problems, s.release(ctx, job.Namespace, all, is(key), keep)
 }
 
 // Release removes the job from all copies, and deletes those that no other job uses (IMG-120). A missing
@@ -212,7 +212,7 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		return err
 	}
 
-	if err := s.release(ctx, all, job.String(), nil); err != nil {
+	if err := s.release(ctx, job.Namespace, all, is(job.String()), nil); err != nil {
 		return err
 	}
 
@@ -220,16 +220,20 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 	return nil
 }
 
-// release removes a job from the copies of its namespace, and deletes those that no other job uses.
+// is returns whether a user is that job.
+func is(job string) func(user string) bool { return func(user string) bool { return user == job } }
+
+// release removes jobs from the copies of a namespace, and deletes those that no other job uses.
 func (s *Secrets) release(
-	ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool,
+	ctx context.Context, namespace string, all []metav1.PartialObjectMetadata, leaves func(user string) bool,
+	keep map[string]bool,
 ) error {
 	present := maps.Clone(keep) // some were just created
 	if present == nil {
 		present = map[string]bool{}
 	}
 
-	defer func() { s.count(namespaceOf(job), len(present)) }()
+	defer func() { s.count(namespace, len(present)) }()
 	for i := range all {
 		secret := &all[i]
 		using := users(secret)
@@ -238,11 +242,11 @@ func (s *Secrets) release(
 		}
 
 		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] ||
-			len(using) > 0 && !slices.Contains(using, job) {
+			len(using) > 0 && !slices.ContainsFunc(using, leaves) {
 			continue // not a copy, needed, or used by others
 		}
 
-		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
+		left := slices.DeleteFunc(slices.Clone(using), leaves)
 		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch ||
 			len(left) == 0 && len(using) > 0 {
 			if err := s.For("").Delete(ctx, secret); err != nil {

@@ -181,7 +181,7 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	earlier := login("config", corev1.SecretTypeDockerConfigJson)
 	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login",
 		pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
-	c := fakeClient(t, source("u"), earlier)
+	c := fakeClient(t, source("u"), earlier, existing("shop", "other"))
 	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	refs, problems, err := (secretsOn(c)).Sync(t.Context(), job)
 	if err != nil {
