@@ -45,7 +45,8 @@ type refusals struct {
 }
 
 // refusal is when an object was refused last, and how long it comes after all others since then: four times as long
-// with each refusal, because of many that are refused for good only one is tried in a minute.
+// when it is refused again after that time, because of many that are refused for good only one is tried in a minute.
+// What is refused before that is one refusal: passes after a failure follow each other within milliseconds at first.
 type refusal struct {
 	at    time.Time
 	lasts time.Duration
@@ -131,7 +132,11 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 		}
 	}
 	for _, uid := range result.RefusedObjects {
-		of[uid] = refusal{now, min(max(4*of[uid].lasts, firstRefusal), refusalLasts)}
+		last := of[uid]
+		if now.Sub(last.at) >= last.lasts {
+			last.lasts = min(max(4*last.lasts, firstRefusal), refusalLasts)
+		}
+		of[uid] = refusal{now, last.lasts}
 	}
 
 	m.refused.at = map[types.UID]time.Time{}

@@ -66,3 +66,19 @@ func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
 		t.Errorf("failed nodes after a day: got %d, want none", got)
 	}
 }
+
+// Passes after a refusal follow each other within milliseconds at first, because the back-off of the queue begins there. Refusals of one second are one
+// refusal: the pod comes last for ten minutes, not for half a day.
+func TestRefusalsOfOneSecondAreOne(t *testing.T) {
+	m, snapshot := &Memory{}, &podplan.Snapshot{}
+	last := noon
+	for i := range 7 { // 5 ms, 10 ms, 20 ms ...
+		last = noon.Add(5 * time.Millisecond << i)
+		m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, last)
+	}
+	m.rememberRefusals(1, &Result{}, last.Add(firstRefusal))
+	m.HoldBack(snapshot, 1)
+	if _, known := snapshot.Refused["a"]; known {
+		t.Errorf("refused %s long, it still comes last ten minutes later; for how long: %s", last.Sub(noon), m.refused.of["a"].lasts)
+	}
+}

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// A policy engine refuses everything for two minutes, when a rollout of hours begins, and accepts everything afterwards. A pod that is specified for deletion is
+// deleted soon after, as one that was refused once.
+func TestAPodRefusedOftenInTwoMinutesIsDeletedDuringALongRollout(t *testing.T) {
+	s := simulate(1, clonesettest.Set(60, clonesettest.MaxUnavailable(1), clonesettest.MinReadySeconds(300)), cloneset.Features{})
+	s.RunFor(30 * time.Minute)
+	if err := s.Settle(1000); err != nil {
+		t.Fatal(err)
+	}
+	protected, refused, holds := s.active()[0].Name, 0, true
+	s.Answer = func(r *simulation.Request) error {
+		if holds && r.Key.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "patch") {
+			if r.Verb == "delete" {
+				refused++
+			}
+			return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("a policy says no"))
+		}
+		return nil
+	}
+	s.Edit(clonesettest.Image("nginx:2"))
+	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+	s.RunFor(2 * time.Minute)
+	holds = false
+	waited := time.Duration(0)
+	for ; s.Get(podKey(protected)) != nil && waited < 6*time.Hour; waited += time.Minute {
+		s.RunFor(time.Minute)
+	}
+	if waited > 30*time.Minute {
+		t.Errorf("the pod was deleted %s after the policy let it go, which had refused it %d times in two minutes; %d of 60 pods are updated",
+			waited, refused, s.set().Status.UpdatedReplicas)
+	}
+}
