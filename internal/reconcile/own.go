@@ -204,9 +204,15 @@ func (o *OwnWrites) Settle(ctx context.Context, owner types.UID, now time.Time) 
 
 // Again returns when to requeue although no event arrives, because the caches may never show what is still
 // missing in them; 0 means not at all.
-func (o *OwnWrites) Again(owner types.UID) time.Duration {
+func (o *OwnWrites) Again(owner types.UID) time.Duration { return o.again(owner, true) }
+
+// AgainAfter is [OwnWrites.Again] after a pass that ended with err. After a failure the back-off of the queue decides
+// when writes in doubt are looked up, since the pass that does so tries again what failed.
+func (o *OwnWrites) AgainAfter(owner types.UID, err error) time.Duration { return o.again(owner, err == nil) }
+
+func (o *OwnWrites) again(owner types.UID, doubtful bool) time.Duration {
 	for _, w := range o.pending(owner) {
-		if w.operation == created || w.operation == gone || w.operation == unsure || w.unseen {
+		if w.operation == created || w.operation == gone || w.operation == unsure && doubtful || w.unseen {
 			return DoubtAfter
 		}
 	}

@@ -52,7 +52,8 @@ func (m *Memory) Finish(
 		o.After = time.Millisecond // otherwise the back-off of the queue decides
 	}
 
-	reconcile.MinRequeue(&o.After, a.Own.Again(a.owner.GetUID()))
+	failure := errors.Join(result.ScaleError, result.UpdateError)
+	reconcile.MinRequeue(&o.After, a.Own.AgainAfter(a.owner.GetUID(), failure))
 
 	after, tell := m.conclude(a, result, progress)
 	reconcile.MinRequeue(&o.After, after)
@@ -60,5 +61,5 @@ func (m *Memory) Finish(
 
 	after, err := status()
 	reconcile.MinRequeue(&o.After, after)
-	return o, errors.Join(result.ScaleError, result.UpdateError, err)
+	return o, errors.Join(failure, err)
 }

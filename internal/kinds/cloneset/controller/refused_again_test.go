@@ -46,3 +46,24 @@ func TestAPodRefusedOftenInTwoMinutesIsDeletedDuringALongRollout(t *testing.T) {
 			waited, refused, s.set().Status.UpdatedReplicas)
 	}
 }
+
+// Requests that fail with a server error are tried again at growing intervals, like those that are refused: each writes an event.
+func TestFailedDeletionsAreTriedLessAndLessOften(t *testing.T) {
+	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(1)), cloneset.Features{})
+	if err := s.Settle(1000); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Key.Kind == "Pod" && r.Verb == "delete" {
+			failed++
+			return apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
+		}
+		return nil
+	}
+	s.Edit(clonesettest.Replicas(4))
+	s.RunFor(time.Hour)
+	if failed > 200 {
+		t.Errorf("%d deletions failed in an hour", failed)
+	}
+}
