@@ -208,7 +208,9 @@ func (o *OwnWrites) Again(owner types.UID) time.Duration { return o.again(owner,
 
 // AgainAfter is [OwnWrites.Again] after a pass that ended with err. After a failure the back-off of the queue decides
 // when writes in doubt are looked up, since the pass that does so tries again what failed.
-func (o *OwnWrites) AgainAfter(owner types.UID, err error) time.Duration { return o.again(owner, err == nil) }
+func (o *OwnWrites) AgainAfter(owner types.UID, err error) time.Duration {
+	return o.again(owner, err == nil)
+}
 
 func (o *OwnWrites) again(owner types.UID, doubtful bool) time.Duration {
 	for _, w := range o.pending(owner) {

@@ -127,6 +127,19 @@ func Refused(err error) bool {
 		!apierrors.IsNotFound(err)
 }
 
+// denied is an answer that reads as if an object had changed or were gone, which is not so. A webhook gave it, and
+// will probably give it again. The answer is hidden from [IsStalePlan] and from those who ask whether it is a 404.
+type denied struct{ error }
+
+// Denied returns an answer to a request that no state of the object can make stale, such as a creation, so that it
+// does not count as one of a stale plan.
+func Denied(err error) error {
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	return denied{err}
+}
+
 // IsNamespaceTerminating reports whether an object was not created because its namespace is being deleted.
 // Such an error need not be reported to anybody.
 func IsNamespaceTerminating(err error) bool {
@@ -140,6 +153,7 @@ func IsNamespaceTerminating(err error) bool {
 //   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid
 //     over them from now on.
 //   - An answer of 400 to 499 is a clear refusal: nothing was done, and nothing is remembered.
+//   - Webhooks may answer 404 and 409, too: see [Writer.Judged].
 //   - Any other error leaves open whether the write happened. That is looked up once, before the next plan.
 //   - Errors are returned unchanged; [IsStalePlan], [StaleIfNotFound] and [Refused] classify them.
 type Writer struct {
@@ -166,9 +180,27 @@ func (w *Writer) answered(since time.Time, err error) error {
 // another part of the process sent. A write whose object was to be named by the API server cannot be looked
 // up, and is not remembered.
 func (w *Writer) Failed(object client.Object, err error) {
-	if !IsRejected(err) && object.GetName() != "" {
+	if !IsRejected(err) && !errors.As(err, new(denied)) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
+}
+
+// Judged tells whether the answer 404 or 409 to a guarded request means that the pod is gone or has changed. If a live
+// read finds it as the request expected it, a webhook answered so, and the error is one that neither [IsStalePlan] nor
+// those who ask for a 404 recognize. Other errors are returned unchanged.
+func (w *Writer) Judged(ctx context.Context, pod *corev1.Pod, err error) error {
+	gone := apierrors.IsNotFound(err)
+	if w.Own == nil || !gone && (!apierrors.IsConflict(err) || w.Own.Newer(ctx, pod) != nil) {
+		return err
+	}
+	now, unread := w.Own.live(ctx, pod)
+	switch {
+	case unread != nil:
+		return unread
+	case now == nil || now.GetUID() != pod.UID || !gone && now.GetResourceVersion() != pod.ResourceVersion:
+		return err
+	}
+	return denied{err}
 }
 
 // slim reduces an object to what the caches would keep of it.
@@ -221,6 +253,9 @@ func (w *Writer) Delete(ctx context.Context, object client.Object, options ...cl
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := w.answered(w.Now(), w.Client.Delete(ctx, object,
 		append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...))
+	if pod, ok := object.(*corev1.Pod); ok {
+		err = w.Judged(ctx, pod, err)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		w.Failed(object, err)
 		return err

@@ -135,12 +135,14 @@ func TestWriter(t *testing.T) {
 // What is gone already is deleted as wanted; what is read live is known to the next plan, whether the cache
 // has it or not.
 func TestDeletedAlreadyAndReadLive(t *testing.T) {
-	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, &shows{pod: podOf("u", "11")}, withoutManagers,
+	live := &shows{}
+	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, live, withoutManagers,
 		func() time.Time { return noon })
 	api.Own.Cache = &shows{pod: podOf("u", "9")}
 	if err := api.For("owner").Delete(t.Context(), podOf("u", "9")); err != nil {
 		t.Errorf("deletion of a pod that is gone: %v", err)
 	}
+	live.pod = podOf("u", "11")
 	for cached, want := range map[*corev1.Pod]string{nil: "u11", podOf("u", "9"): "u11", podOf("u", "12"): "u12"} {
 		api.Own.Cache = &shows{pod: cached}
 		api.Own.Forget("owner")
@@ -154,6 +156,35 @@ func TestDeletedAlreadyAndReadLive(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, seen(api.Own, cached)); diff != "" {
 			t.Errorf("what the next plan sees after a live read (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Webhooks may answer that something is not found, or that there is a conflict. The pod is there, as the request expected it, so that neither
+// the plan is stale nor the pod gone.
+func TestAnAnswerOfAWebhookSaysNothingOfThePod(t *testing.T) {
+	pods := corev1.Resource("pods")
+	for name, tt := range map[string]struct {
+		err    error
+		live   *corev1.Pod
+		denied bool
+	}{
+		"not found, and there":       {apierrors.NewNotFound(pods, "x"), podOf("u", "9"), true},
+		"not found, and changed":     {apierrors.NewNotFound(pods, "x"), podOf("u", "10"), true},
+		"not found, and gone":        {apierrors.NewNotFound(pods, "x"), nil, false},
+		"not found, and another one": {apierrors.NewNotFound(pods, "x"), podOf("v", "10"), false},
+		"conflict, and unchanged":    {apierrors.NewConflict(pods, "x", nil), podOf("u", "9"), true},
+		"conflict, and changed":      {apierrors.NewConflict(pods, "x", nil), podOf("u", "10"), false},
+		"conflict, and gone":         {apierrors.NewConflict(pods, "x", nil), nil, false},
+	} {
+		api := NewAPI(&server{err: tt.err}, &shows{pod: tt.live}, withoutManagers, func() time.Time { return noon })
+		api.Own.Cache = &shows{pod: podOf("u", "9")}
+		err := api.For("owner").Delete(t.Context(), podOf("u", "9"))
+		if denied := err != nil && !IsStalePlan(err) && !apierrors.IsNotFound(err); denied != tt.denied {
+			t.Errorf("%s: denied %t, want %t: %v", name, denied, tt.denied, err)
+		}
+		if tt.denied && len(api.Own.pending("owner")) > 0 {
+			t.Errorf("%s: a deletion is remembered that did not happen", name)
 		}
 	}
 }

@@ -121,8 +121,8 @@ type Snapshot struct {
 	PullJobsServed bool
 	// PullJobsHeldUntil is when jobs may be written again after a failure; zero if there was none.
 	PullJobsHeldUntil time.Time
-	// UpdateRefused is the message with which the API server refused the last update of a pod in place, empty
-	// if it did not refuse. UpdateHeldUntil is when another update may be tried.
+	// UpdateRefused is the message with which the last update of a pod in place failed, empty if it did not
+	// fail. UpdateHeldUntil is when another update may be tried.
 	UpdateRefused   string
 	UpdateHeldUntil time.Time
 	// CreationHeldUntil is when pods may be created again after a failure, zero if there was none.
@@ -133,7 +133,7 @@ type Snapshot struct {
 	// is the message of that failure.
 	GrowthHeldUntil time.Time
 	GrowthError     string
-	// Refused are the objects for which the API server refused the last request, and when, by UID. Other
+	// Refused are the objects for which the last request failed, and when, by UID. Other
 	// objects come before them.
 	Refused map[types.UID]time.Time
 	// FailedNodes are nodes for which a pod could not be created in the last hours, and when last. Others come before

@@ -126,7 +126,7 @@ func (a *Execution) createClaims(ctx context.Context, creation podplan.Creation,
 	errs := make([]error, len(creation.Claims))
 	for i, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
-		switch err := a.Create(ctx, document, claim); {
+		switch err := reconcile.Denied(a.Create(ctx, document, claim)); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			if look {

@@ -48,10 +48,10 @@ func NewExecution(
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
-	// CreateError is the failure to create pods alone. Refused is the error with which the API server refused
-	// to update a pod in place.
+	// CreateError is the failure to create pods alone. Refused is the error with which the update of a pod in
+	// place failed.
 	CreateError, Refused error
-	// RefusedObjects are the pods and claims for which the API server clearly refused a request.
+	// RefusedObjects are the pods for which a request failed, and the claims for which one was refused.
 	RefusedObjects []types.UID
 	// GrowthError is the failure to grow claims alone.
 	GrowthError error

@@ -35,7 +35,7 @@ type Memory struct {
 	foreign foreignMemory
 }
 
-// refusals are the objects for which the API server refused the last request. They count for one generation only,
+// refusals are the objects for which the last request failed. They count for one generation only,
 // since another spec may be accepted.
 type refusals struct {
 	generation int64
@@ -72,16 +72,17 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 // yields another message. Without a pause, the change of the condition that contains it would trigger the
 // next attempt at once, and claims without a pod would come and go.
 func (m *Memory) learn(generation int64, result *Result, now time.Time) {
+	// Where some succeed the pause does not grow: it must not slow down a large rollout of which a few requests fail.
 	attempted := func(retry *timing.Retry, succeeded bool, err error) {
-		switch {
-		case err != nil:
-			retry.Failed(about(generation), err, now)
-		case succeeded:
+		if succeeded {
 			*retry = timing.Retry{}
+		}
+		if err != nil {
+			retry.Failed(about(generation), err, now)
 		}
 	}
 	attempted(&m.creation, result.Created > 0, result.CreateError)
-	attempted(&m.growth, result.Grew, result.GrowthError)
+	attempted(&m.growth, result.Grew && result.GrowthError == nil, result.GrowthError)
 	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(generation, result, now)
 	m.rememberNodes(result.Nodes, now)

@@ -99,7 +99,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 	mu.Lock()
 	defer mu.Unlock()
 
-	refused := reconcile.Refused(scaleErr) || reconcile.Refused(updateErr)
+	refused := failed(scaleErr) || failed(updateErr)
 	if refused {
 		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
 	}
@@ -122,6 +122,12 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 	result.Add(&result.UpdateError, updateErr)
 }
 
+// failed reports whether the write of a pod failed in any way that says nothing of the plan. Webhooks refuse with any
+// code, or are down, and what concerns one pod must hold up no other; nobody can tell from the code whether it does.
+func failed(err error) bool {
+	return err != nil && !reconcile.IsStalePlan(err) && !errors.Is(err, errRecreated)
+}
+
 func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, name := range creation.Reused {
 		if err := a.checkClaimStays(ctx, name, creation.Name); err != nil {
@@ -134,7 +140,7 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 	}
 
 	pod := &corev1.Pod{}
-	switch err := a.Create(ctx, creation.Pod, pod); {
+	switch err := reconcile.Denied(a.Create(ctx, creation.Pod, pod)); {
 	case reconcile.IsNamespaceTerminating(err):
 		// The owner is deleted with its namespace, so there is nothing to report.
 		return reconcile.ErrStalePlan
@@ -278,7 +284,7 @@ func (a *Execution) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.P
 	}
 	patched, err := reconcile.Patch(ctx, a.Writer, pod, body, patch.Subresource())
 	if err != nil {
-		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, err)
+		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, a.Judged(ctx, pod, err))
 	}
 	return patched, nil
 }

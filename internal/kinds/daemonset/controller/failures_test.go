@@ -201,6 +201,7 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
+			s.Remove(r.Key)
 			return apierrors.NewNotFound(corev1.Resource("pods"), r.Key.Name)
 		}
 		return nil
