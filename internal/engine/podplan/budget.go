@@ -51,7 +51,12 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 // others meanwhile.
 func (p *Planner) heldBack(info *Pod) bool {
 	v := p.verdicts[info.Pod]
-	return v != nil && v.Reason == ReasonBudget || len(p.in.Refused) > 0 && !p.in.Refused[info.Pod.UID].IsZero()
+	return v != nil && v.Reason == ReasonBudget || p.refused(info)
+}
+
+// refused reports whether a request about the pod failed a while ago.
+func (p *Planner) refused(info *Pod) bool {
+	return len(p.in.Refused) > 0 && !p.in.Refused[info.Pod.UID].IsZero()
 }
 
 // NewSpare returns a budget for the given number of available pods, of which charged ones count as taken

@@ -75,21 +75,28 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 	return true
 }
 
-// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota
-// refuses the updates of other pods, too, and each attempt takes its pod out of service first. After that,
-// one pod tries again.
+// holdUpdate leaves pods in service for a while after the update of a pod failed: a policy or a quota refuses the
+// updates of other pods, too, and each attempt takes its pod out of service first. After that, one pod tries again. A
+// pod whose own update failed does so only when it is available again: until then it costs nothing, so that it would
+// try again and again, and the others would wait for it.
 func (p *Planner) holdUpdate(info *Pod) bool {
-	if p.in.UpdateRefused == "" {
+	reason, why, until := ReasonUpdateRefused, p.in.UpdateRefused, p.in.UpdateHeldUntil
+	switch {
+	case info.AvailableIn > 0 && p.refused(info):
+		reason, until = ReasonMinReadySeconds, p.in.Now.Add(info.AvailableIn)
+		why = "its update failed before, and is tried again when it is available"
+	case why == "":
 		return false
-	}
-	if !p.probing && !p.in.Now.Before(p.in.UpdateHeldUntil) {
+	case !p.probing && !p.in.Now.Before(until):
 		p.probing = true
 		return false
 	}
 	info.Stay = true // a pod that has prepared its update goes back into service
-	p.out.UpdateError = p.in.UpdateRefused
-	p.LookAgain(p.in.UpdateHeldUntil)
-	p.Decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.in.UpdateRefused)
+	if p.in.UpdateRefused != "" {
+		p.out.UpdateError = p.in.UpdateRefused
+	}
+	p.LookAgain(until)
+	p.Decide(info.Pod, Wait, reason, "%s", why)
 	return true
 }
 
