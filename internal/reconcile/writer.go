@@ -132,9 +132,11 @@ func Refused(err error) bool {
 type denied struct{ error }
 
 // Denied returns an answer to a request that no state of the object can make stale, such as a creation, so that it
-// does not count as one of a stale plan.
+// does not count as one of a stale plan. An API server that counts many creations at once against a ResourceQuota answers some
+// of them so, and the same request succeeds a moment later.
 func Denied(err error) error {
-	if !apierrors.IsConflict(err) {
+	var status apierrors.APIStatus
+	if !apierrors.IsConflict(err) || errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "resourcequotas" {
 		return err
 	}
 	return denied{err}

@@ -326,3 +326,14 @@ func TestAPatchDoesNotOvertake(t *testing.T) {
 		})
 	}
 }
+
+// A creation to which a webhook answers 409 is not one of a stale plan: it will probably be answered so again. One that an
+// API server could not count against a quota at once is tried again soon.
+func TestConflictsOfCreations(t *testing.T) {
+	for resource, stale := range map[string]bool{"pods": false, "resourcequotas": true} {
+		err := apierrors.NewConflict(corev1.Resource(resource), "one", errors.New("the object has been modified"))
+		if got := IsStalePlan(fmt.Errorf("creating: %w", Denied(err))); got != stale {
+			t.Errorf("a conflict of %s: stale %t, want %t", resource, got, stale)
+		}
+	}
+}
