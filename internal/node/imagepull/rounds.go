@@ -23,7 +23,9 @@ const ofNode = "/"
 type rounds struct {
 	image string
 	jobs  []string
-	// order has the namespaces of the jobs, and "" at the end.
+	// owners are the namespaces of the jobs, or "" for a tag without jobs.
+	owners []string
+	// order has the owners, and "" at the end.
 	order []string
 	// unread are the secrets by the namespace that the name of a copy tells, or "" if it tells none.
 	unread map[string][]types.NamespacedName
@@ -31,16 +33,23 @@ type rounds struct {
 	untried map[string][]runtime.Auth
 	sizes   map[string]int
 	tried   map[runtime.Auth]bool
+	// turn is whose credential was returned last, and broken whose have failed for another reason than that they were rejected.
+	turn   string
+	broken map[string]bool
 }
 
 // newRounds returns the rounds of a pull of an image with a tag of these jobs. Copies that are for others by their names are
 // left out, and all of them for a tag without jobs.
 func newRounds(names []types.NamespacedName, jobs []string, image string) *rounds {
-	r := &rounds{image: image, jobs: jobs, order: append(namespacesOf(jobs), ""),
+	owners := namespacesOf(jobs)
+	if len(owners) == 0 {
+		owners = []string{""}
+	}
+	r := &rounds{image: image, jobs: jobs, owners: owners, order: slices.Compact(append(slices.Clone(owners), "")),
 		unread: map[string][]types.NamespacedName{}, untried: map[string][]runtime.Auth{}, sizes: map[string]int{},
-		tried: map[runtime.Auth]bool{}}
+		tried: map[runtime.Auth]bool{}, broken: map[string]bool{}}
 	marks := map[string]string{"": ""}
-	for _, namespace := range namespacesOf(jobs) {
+	for _, namespace := range owners {
 		marks[pulljobs.CopyMark(namespace)] = namespace
 	}
 	for _, name := range names {
@@ -73,7 +82,7 @@ func (r *rounds) all(
 				// Namespaces may have the same.
 				left := slices.DeleteFunc(r.untried[of], func(auth runtime.Auth) bool { return r.tried[auth] })
 				if r.untried[of] = left; len(left) > 0 {
-					r.untried[of], r.tried[left[0]] = left[1:], true
+					r.turn, r.untried[of], r.tried[left[0]] = of, left[1:], true
 					if !yield(left[0], nil) {
 						return
 					}
@@ -89,10 +98,15 @@ func (r *rounds) all(
 // has reports whether there is something left for the turns of a namespace.
 func (r *rounds) has(of string) bool { return len(r.unread[of])+len(r.untried[of]) > 0 }
 
-// oneHasNone reports whether one of the namespaces, or a tag without jobs, has no more credentials.
+// oneHasNone reports whether one of the owners has no more credentials.
 func (r *rounds) oneHasNone() bool {
-	whose := r.order[:max(1, len(r.order)-1)]
-	return !r.has("") && slices.ContainsFunc(whose, func(of string) bool { return !r.has(of) })
+	return !r.has("") && slices.ContainsFunc(r.owners, func(of string) bool { return !r.has(of) })
+}
+
+// allBroken reports whether no owner would pull without credentials, because its own, or those of the node, have failed for
+// another reason than that they were rejected. One tenant can let its own fail, and must not keep others from a pull.
+func (r *rounds) allBroken() bool {
+	return r.broken[ofNode] || !slices.ContainsFunc(r.owners, func(of string) bool { return !r.broken[of] })
 }
 
 // add adds the credentials of a secret, if the jobs may use it. Missing and unusable secrets have none.

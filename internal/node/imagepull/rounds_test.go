@@ -91,6 +91,41 @@ func TestNamespacesTakeTurnsInAPull(t *testing.T) {
 	}
 }
 
+// IMG-137 (part): a tenant has a job for the tag of another one, and a credential that the registry answers with something else than
+// that it is wrong, such as a token that is none. The image is for everybody, and the other one pulls it without credentials. If
+// the credentials of both fail like that, nobody tells that he may pull without.
+func TestACredentialThatFailsKeepsNoOtherTenantFromAPublicImage(t *testing.T) {
+	for name, test := range map[string]struct{ content, want string }{
+		"the other has none":     {"", "docker.io/library/img:1 m, docker.io/library/img:1"},
+		"that of the other, too": {`"docker.io":{"username":"s"}`, "docker.io/library/img:1 m, docker.io/library/img:1 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := spec(policy(0, 600, 0), "1")
+				image := n.Spec.Images["img"]
+				image.Tags[0].OwnerReferences = []corev1.ObjectReference{{Kind: "ImagePullJob", Namespace: "mallory", Name: "job"},
+					{Kind: "ImagePullJob", Namespace: "shop", Name: "warm"}}
+				image.PullSecrets = []appsv1beta1.ReferenceObject{{Namespace: "cfg", Name: "m" + pulljobs.CopyMark("mallory")},
+					{Namespace: "cfg", Name: "s" + pulljobs.CopyMark("shop")}}
+				n.Spec.Images["img"] = image
+				b := newBench(t, 0, n, copied("m"+pulljobs.CopyMark("mallory"), "mallory/s", "mallory/job", `"docker.io":{"username":"m"}`),
+					copied("s"+pulljobs.CopyMark("shop"), "shop/s", "shop/warm", test.content))
+				b.store.pull = func(_ context.Context, _ string, auth runtime.Auth) error {
+					if auth.Username != "" {
+						return errors.New("failed to fetch oauth token: unexpected status: 400 Bad Request")
+					}
+					return nil
+				}
+				b.pass()
+				b.running.Wait()
+				if diff := cmp.Diff(test.want, strings.Join(b.store.pulls, ", ")); diff != "" {
+					t.Errorf("pulls (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // IMG-135 (part), IMG-137 (part): the API server goes away after the first credential of a pull was rejected. The pull waits
 // for it and goes on with the next secret: registries lock accounts whose wrong password they see again and again.
 func TestARejectedCredentialIsNotTriedAgainWhileTheAPIServerIsAway(t *testing.T) {

@@ -266,13 +266,12 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 
 	labels := foreign(t.sandbox.Labels)
 	var failures []error
-	rejected := true
-	for auth, err := range p.credentials(ctx, t, image) {
-		anonymous := auth == runtime.Auth{}
-		switch {
-		case err != nil:
+	turns := newRounds(t.referred(), t.jobs(), image)
+	for auth, err := range p.credentials(ctx, t, turns) {
+		if err != nil {
 			return errors.Join(append(failures, err)...)
-		case anonymous && !rejected:
+		}
+		if auth == (runtime.Auth{}) && turns.allBroken() {
 			continue
 		}
 		if err = rt.Pull(ctx, image, auth, labels, annotations); err == nil {
@@ -285,14 +284,14 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		if unauthorized(err, t.key) {
 			p.rejected(t)
 		} else {
-			rejected = false
+			turns.broken[turns.turn] = true
 		}
 	}
 	return errors.Join(failures...)
 }
 
 // credentials returns what a pull tries, as it comes to it: those of secrets, those of the node, and at last none.
-func (p *puller) credentials(ctx context.Context, t *task, image string) iter.Seq2[runtime.Auth, error] {
+func (p *puller) credentials(ctx context.Context, t *task, r *rounds) iter.Seq2[runtime.Auth, error] {
 	read := func(name types.NamespacedName) (secret cachedSecret, err error) {
 		err = p.answering(ctx, t, func() (err error) {
 			secret, err = p.secrets.one(ctx, name, t.jobs(), t.since)
@@ -303,14 +302,14 @@ func (p *puller) credentials(ctx context.Context, t *task, image string) iter.Se
 	node := func() (auths []runtime.Auth) {
 		if p.provider != nil {
 			var err error
-			if auths, err = p.provider.Credentials(ctx, image); err != nil {
+			if auths, err = p.provider.Credentials(ctx, r.image); err != nil {
 				klog.FromContext(ctx).Info("A credential provider failed",
 					"image", t.key.reference(), "error", wording.WithoutSecrets(err.Error()))
 			}
 		}
 		return append(auths, runtime.Auth{})
 	}
-	return newRounds(t.referred(), t.jobs(), image).all(ctx, read, node)
+	return r.all(ctx, read, node)
 }
 
 // rejected makes the next attempt read the credentials again, because they may have been rotated.
