@@ -18,8 +18,8 @@ const ofNode = "/"
 
 // rounds are the credentials for one pull. The tags of an image share its secrets although their jobs may be in several
 // namespaces, a tag may have jobs of several, each of them may have thousands of secrets, and an attempt has little time.
-// So namespaces take turns: in each round one more secret of each is read, and one more credential of each is tried. A
-// secret is read only when its turn has come, because most pulls succeed with the first credential.
+// So namespaces take turns: in each round one more credential of each is tried, for which one more secret is read if it has
+// none left. Most pulls succeed with the first credential.
 type rounds struct {
 	image string
 	jobs  []string
@@ -69,7 +69,7 @@ func (r *rounds) all(
 	return func(yield func(runtime.Auth, error) bool) {
 		for joined := false; !joined || slices.ContainsFunc(r.order, r.has); {
 			for _, of := range r.order {
-				if len(r.unread[of]) > 0 {
+				if len(r.untried[of]) == 0 && len(r.unread[of]) > 0 {
 					name := r.unread[of][0]
 					r.unread[of] = r.unread[of][1:]
 					secret, err := read(name)
