@@ -24,6 +24,8 @@ type Status struct {
 	Complete bool
 	// InGrace is true if a grace period holds back the content. The period is over when After is 0.
 	InGrace bool
+	// GraceEnd is when it is over, or was; zero if the content will not be written any more.
+	GraceEnd time.Time
 	// After is the remaining time of the grace period (IPU-107).
 	After time.Duration
 	// Remaining is true if later batches have something to write.
@@ -76,8 +78,8 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if grace != nil {
 		status := Status{InGrace: true}
 		if carries(pod, grace.Revision) && state != nil {
-			end := state.UpdateTimestamp.Add(time.Duration(grace.GraceSeconds) * time.Second)
-			if left := end.Sub(now); left > 0 {
+			status.GraceEnd = state.UpdateTimestamp.Add(time.Duration(grace.GraceSeconds) * time.Second)
+			if left := status.GraceEnd.Sub(now); left > 0 {
 				status.After = (left + time.Second - 1).Truncate(time.Second)
 				status.Waiting = fmt.Sprintf("grace period of %d s, %d s left",
 					grace.GraceSeconds, int(status.After.Seconds()))

@@ -146,11 +146,11 @@ func TestProgress(t *testing.T) {
 		"IPU-107 grace: time left, rounded up to whole seconds": {
 			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(20*time.Second-time.Millisecond),
 				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
-			Status{InGrace: true, After: 11 * time.Second, Waiting: "grace period of 30 s, 11 s left"}},
+			Status{InGrace: true, GraceEnd: noon.Add(10*time.Second + time.Millisecond), After: 11 * time.Second, Waiting: "grace period of 30 s, 11 s left"}},
 		"IPU-107 grace: over to the second": {
 			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(30*time.Second),
 				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
-			Status{InGrace: true}},
+			Status{InGrace: true, GraceEnd: noon}},
 		"IPU-107 grace: the pod carries another revision, to be dropped at once": {
 			webPod(startedBefore(time.Second), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true}},
@@ -161,11 +161,11 @@ func TestProgress(t *testing.T) {
 		"IPU-069 legacy keys of both": {
 			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(10*time.Second), legacyState,
 				annotated(pub.InPlaceUpdateGraceLegacy, `{"revision":"web-2","graceSeconds":30}`)),
-			Status{InGrace: true, After: 20 * time.Second, Waiting: "grace period of 30 s, 20 s left"}},
+			Status{InGrace: true, GraceEnd: noon.Add(20 * time.Second), After: 20 * time.Second, Waiting: "grace period of 30 s, 20 s left"}},
 		"IPU-108, IPU-121 in grace the pod is not complete, whatever runs": {
 			updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward),
 				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":0}`)),
-			Status{InGrace: true}},
+			Status{InGrace: true, GraceEnd: noon}},
 		"IPU-070 unknown members": {
 			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","future":{"a":[1]},"updateTimestamp":"`+noonText+
 				`","lastContainerStatuses":{}}`)), done},

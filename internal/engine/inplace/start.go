@@ -110,7 +110,13 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 			Revision: u.Revision, GraceSeconds: u.GraceSeconds,
 			ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
 			ContainerResources: parts.Resources, ContainerRestarts: parts.Restarts,
-			UpdateEnvFromMetadata: len(parts.Refs) > 0,
+			UpdateEnvFromMetadata: len(parts.Refs) > 0, FormerLabels: map[string]*string{},
+		}
+		for key := range u.RevisionLabels {
+			grace.FormerLabels[key] = nil
+			if value, ok := pod.Labels[key]; ok {
+				grace.FormerLabels[key] = &value
+			}
 		}
 		var err error
 		if grace.MetaDataPatch, err = encodeMetadata(u.Change); err != nil {
@@ -193,6 +199,25 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	}
 
 	return patch, state.annotate(patch, pod)
+}
+
+// Withdraw returns the patch that takes back an update whose content a grace period holds back. It is empty if the
+// pod has another revision by now, or if it is not known which one it had before.
+func Withdraw(pod *corev1.Pod) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	grace, err := GraceOf(pod)
+	if err != nil || grace == nil || len(grace.FormerLabels) == 0 || !carries(pod, grace.Revision) {
+		return patch
+	}
+	for key, value := range grace.FormerLabels {
+		if value == nil {
+			patch.RemoveLabel(key)
+		} else {
+			patch.Label(key, *value)
+		}
+	}
+	dropGrace(patch, pod)
+	return patch
 }
 
 func dropGrace(patch *podpatch.Patch, pod *corev1.Pod) {

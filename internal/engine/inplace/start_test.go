@@ -176,7 +176,7 @@ func TestStart(t *testing.T) {
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText +
 					`","lastContainerStatuses":null,"updateImages":true}`,
 				// base64 of {"metadata":{"labels":{"app":null}}}
-				pub.InPlaceUpdateGrace: `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsiYXBwIjpudWxsfX19","graceSeconds":30}`},
+				pub.InPlaceUpdateGrace: `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsiYXBwIjpudWxsfX19","graceSeconds":30,"formerLabels":{"controller-revision-hash":"web-1","pod-template-hash":"1"}}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-087 a container without status has nothing recorded": {
 			webPod(func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} }), to("web-2", toImage("nginx:2"), 0),
@@ -290,6 +290,35 @@ func TestHoldBeforeStart(t *testing.T) {
 				t.Errorf("what takes the pod out of service, in words (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// IPU-108 (part): an update that a grace period holds back is taken back, so that the pod is as it was before; not one that another revision has overtaken,
+// nor one of OpenKruise, of which nobody knows what was before.
+func TestWithdraw(t *testing.T) {
+	before := webPod(func(pod *corev1.Pod) { delete(pod.Labels, pub.PodTemplateHash) })
+	update := to("web-2", toImage("nginx:2"), 30)
+	patch, err := update.Start(before, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := applied(t, before, patch)
+	if !InGrace(pod) || pod.Labels[pub.ControllerRevisionHash] != "web-2" {
+		t.Fatalf("the update has not begun: %v", pod.ObjectMeta)
+	}
+	overtaken, foreign := pod.DeepCopy(), pod.DeepCopy()
+	overtaken.Labels[pub.ControllerRevisionHash] = "web-3"
+	foreign.Annotations[pub.InPlaceUpdateGrace] = `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"graceSeconds":30}`
+	for name, pod := range map[string]*corev1.Pod{"overtaken": overtaken, "of OpenKruise": foreign, "none": before} {
+		if patch := Withdraw(pod); !patch.Empty() {
+			t.Errorf("%s: got %s, want nothing", name, patch)
+		}
+	}
+	pod = applied(t, pod, Withdraw(pod))
+	pod.Labels = maps.Clone(pod.Labels)
+	delete(pod.Labels, pub.LifecycleState)
+	if diff := cmp.Diff(before.Labels, pod.Labels); InGrace(pod) || diff != "" {
+		t.Errorf("in grace %t, labels (-want +got):\n%s", InGrace(pod), diff)
 	}
 }
 

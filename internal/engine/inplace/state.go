@@ -143,6 +143,9 @@ type Grace struct {
 	UpdateEnvFromMetadata bool                                   `json:"updateEnvFromMetadata,omitempty"`
 	// ContainerRestarts does not exist in OpenKruise (IPU-322).
 	ContainerRestarts []string `json:"containerRestarts,omitempty"`
+	// FormerLabels are the labels of the revision before, nil for those that the pod did not have. OpenKruise
+	// does not write them.
+	FormerLabels map[string]*string `json:"formerLabels,omitempty"`
 }
 
 // StateOf returns the update state of the pod, nil if it was never updated in place (IPU-069, IPU-070).

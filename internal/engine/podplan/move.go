@@ -2,6 +2,7 @@ package podplan
 
 import (
 	"fmt"
+	"slices"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -88,8 +89,9 @@ func (p *Planner) holdUpdate(info *Pod) bool {
 	case why == "":
 		return false
 	case !p.probing && !p.in.Now.Before(until):
-		p.probing = true
-		return false
+		if p.probing = true; !slices.ContainsFunc(p.Members, p.tries) {
+			return false
+		}
 	}
 	info.Stay = true // a pod that has prepared its update goes back into service
 	if p.in.UpdateRefused != "" {
@@ -98,6 +100,12 @@ func (p *Planner) holdUpdate(info *Pod) bool {
 	p.LookAgain(until)
 	p.Decide(info.Pod, Wait, reason, "%s", why)
 	return true
+}
+
+// tries reports whether the grace period of a pod holds back content of which nobody knows yet whether it is refused.
+func (p *Planner) tries(info *Pod) bool {
+	end := info.Progress.GraceEnd
+	return !end.IsZero() && !info.Preparing && (!p.refused(info) || p.in.Refused[info.Pod.UID].Before(end))
 }
 
 // prepare makes the pod wait for its inPlaceUpdate hook before the update.

@@ -43,6 +43,8 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	case progress.InGrace && progress.After > 0:
 		p.Decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.in.Now.Add(progress.After)
 		return
+	case progress.InGrace && p.withdraw(info):
+		return
 	case progress.InGrace:
 		p.Decide(pod, Continue, ReasonGracePeriod, "its grace period is over").MayRecreate = p.mayRecreate()
 		return
@@ -85,6 +87,24 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	default:
 		p.Decide(pod, Keep, ReasonUpToDate, "%s", "available at "+info.Label)
 	}
+}
+
+// withdraw takes back an update whose content was refused when its grace period was over: the pod goes back into
+// service, and is updated like others that were refused. It reports whether it decided about the pod.
+func (p *Planner) withdraw(info *Pod) bool {
+	if info.Progress.GraceEnd.IsZero() || p.tries(info) {
+		return false
+	}
+	patch := inplace.Withdraw(info.Pod)
+	if patch.Empty() {
+		return false
+	}
+	if p.in.UpdateRefused != "" {
+		p.out.UpdateError = p.in.UpdateRefused
+	}
+	p.Decide(info.Pod, Patch, ReasonUpdateRefused,
+		"its update is taken back, because it failed when its grace period was over").Patch = patch
+	return true
 }
 
 // admission returns one patch that lets a pod into service after its creation or its update, for the status

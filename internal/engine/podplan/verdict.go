@@ -112,6 +112,12 @@ type Verdict struct {
 	Kept []string
 }
 
+// Written reports whether the verdict, once carried out, has brought its pod what an update is about. A grace period
+// holds that back at first.
+func (v *Verdict) Written() bool {
+	return v.Action == Continue || v.Action == Recreate || v.Action == UpdateInPlace && !v.Update.Graceful()
+}
+
 // Creation is a pod to create, with the claims that it lacks.
 type Creation struct {
 	Name string

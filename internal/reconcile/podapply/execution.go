@@ -57,7 +57,7 @@ type Result struct {
 	GrowthError error
 	// Grew is true if claims were to grow.
 	Grew bool
-	// Updated is true if an update in place was started.
+	// Updated is true if a pod got the content of an update in place.
 	Updated bool
 	// OwnerWritten is true if the owner itself was written, so that the plan's version of it is stale.
 	OwnerWritten bool

@@ -128,7 +128,7 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 	}
 	of := m.refused.of
 	for _, v := range result.Done {
-		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
+		if v.Written() {
 			delete(of, v.Pod.UID)
 		}
 	}

@@ -103,8 +103,8 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 	if refused {
 		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
 	}
-	if v.Action == podplan.UpdateInPlace {
-		result.Updated = result.Updated || updateErr == nil
+	if v.Action == podplan.UpdateInPlace || v.Action == podplan.Continue {
+		result.Updated = result.Updated || updateErr == nil && v.Written()
 		if refused {
 			result.Refused = updateErr
 		}
