@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -50,7 +51,7 @@ func (s *state) serving(w *object) int {
 			nodes[pod.pod.Spec.NodeName] = true
 		}
 		if w.resource == "daemonsets" && s.costsNothing(w, pod) {
-			nodes[pod.pod.Spec.NodeName] = true
+			nodes[cmp.Or(pod.pod.Spec.NodeName, pod.key.name)] = true // some were never bound
 		}
 	}
 	if w.resource == "daemonsets" {
@@ -65,8 +66,9 @@ func (s *state) costsNothing(w, pod *object) bool {
 	if node := s.objects[key{resource: "nodes", name: pod.pod.Spec.NodeName}]; node != nil && node.lost && nodeTook(pod.pod) {
 		return true
 	}
-	return condition(pod.pod, corev1.ContainersReady) == corev1.ConditionFalse &&
-		(!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
+	containers := condition(pod.pod, corev1.ContainersReady)
+	down := containers == corev1.ConditionFalse || containers == "" && pod.pod.Status.Phase == corev1.PodPending // it was never bound
+	return down && (!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
 }
 
 // nodeTook reports whether a pod was in service when its node was lost: since its last update it was ready, and what made it

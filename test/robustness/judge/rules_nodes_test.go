@@ -125,6 +125,19 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 				s.pod(p)
 			})
 		}},
+		"a second node has no daemon, and the pod of the first one was never bound": {&availability, func(s *story, violate bool) {
+			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}`, "")
+			s.pods("DaemonSet", "agent", "agent-r1", 3)
+			s.revisionOf("DaemonSet", "agent", "agent-r2", 2)
+			s.later()
+			p := pod{kind: "DaemonSet", workload: "agent", name: "agent-0", node: map[bool]string{true: "n0"}[violate], revision: "agent-r1", ready: "False",
+				phase: map[bool]string{true: "Running", false: "Pending"}[violate]}
+			s.by("a.1", func() {
+				s.pod(p)
+				p.name, p.node, p.phase = "agent-1", "n1", "Running"
+				s.pod(p)
+			})
+		}},
 		"a second node has no daemon, and the first one was lost": {&availability, func(s *story, violate bool) {
 			s.set("daemonsets", "agent", `"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}`, "")
 			s.pods("DaemonSet", "agent", "agent-r2", 3)
