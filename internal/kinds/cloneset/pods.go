@@ -64,10 +64,9 @@ func inactivity(pod *corev1.Pod) string {
 // new.
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
-		OneRevision: p.out.CurrentRevision == p.out.UpdateRevision,
-		Rollback:    p.in.Features.PartitionRollback,
-		ExcludePreparingDelete: p.in.Features.ExcludePreparingDelete ||
-			p.set.Spec.ScaleStrategy.ExcludePreparingDelete,
+		OneRevision:            p.out.CurrentRevision == p.out.UpdateRevision,
+		Rollback:               p.in.Features.PartitionRollback,
+		ExcludePreparingDelete: p.excludesPreparing(),
 	}
 
 	for _, info := range p.core.Members {
@@ -94,6 +93,11 @@ func (p *planner) census(scaling bool) rollout.Census {
 	}
 
 	return census
+}
+
+// excludesPreparing reports whether pods that prepare their deletion do not count as present.
+func (p *planner) excludesPreparing() bool {
+	return p.in.Features.ExcludePreparingDelete || p.set.Spec.ScaleStrategy.ExcludePreparingDelete
 }
 
 // countsAsNew reports whether scaling counts the pod as one of the update revision. A pod that prepares its

@@ -194,7 +194,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 	for _, info := range infos {
 		switch {
 		case info.Preparing:
-			pending = true
+			pending = pending || !p.refused(info)
 		case !info.Specified:
 		case p.refused(info): // it is tried again with the room that the updates leave, and nothing waits for it
 			p.later(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
@@ -248,15 +248,21 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	}
 
 	var old, new []rollout.Candidate
-	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members))
+	infos, protected := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members)), 0
 	for _, info := range p.core.Members {
 		infos[info.Pod] = info
 		switch {
+		case info.Preparing && !p.excludesPreparing(): // its deletion was refused, and it is one of those that go
+			scale.Remove = max(scale.Remove-1, 0)
+			if !p.countsAsNew(info) {
+				scale.RemoveOld = max(scale.RemoveOld-1, 0)
+			}
 		case info.Preparing || info.Specified:
 		case p.countsAsNew(info):
 			new = append(new, info.Candidate)
 		default:
 			old = append(old, info.Candidate)
+			count(&protected, p.refused(info))
 		}
 	}
 
@@ -277,7 +283,11 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(group, func(a, b rollout.Candidate) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
 
-	fromOld := min(scale.RemoveOld, len(old))
+	fromOld := min(scale.RemoveOld, len(old), scale.Remove)
+	// New pods go instead of old ones that a policy protects, but not those of a surge, which would come again.
+	if instead := min(fromOld-(len(old)-protected), len(new)-(scale.Remove-fromOld)); instead > 0 && !p.surges() {
+		fromOld -= instead
+	}
 	if p.core.Workload.Paused { // what a pause leaves over must not advance the rollout
 		down := 0
 		for _, candidate := range old {

@@ -76,11 +76,12 @@ func (p *planner) above() int {
 
 // replacements returns how many of the pods to be moved wait to be deleted and will be replaced. Each of them
 // uses up one move, unless a pod above the replicas already stands in for it. That pod is moved instead,
-// because otherwise the two would wait for each other if it never becomes ready.
+// because otherwise the two would wait for each other if it never becomes ready. Nor does one use up a move whose
+// deletion was refused: a policy may protect it for long, and what replaces it is of the revision that is missing then.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
 	for _, info := range p.core.Members {
-		count(&waiting, info.Specified && info.New != toNew)
+		count(&waiting, info.Specified && info.New != toNew && !p.refused(info))
 	}
 	return max(waiting-p.above(), 0)
 }
