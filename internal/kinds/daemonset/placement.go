@@ -273,21 +273,23 @@ func (p *planner) deletes(d *daemon) bool {
 }
 
 // specified deletes pods that are specified for deletion. An available pod is deleted only while fewer nodes
-// lack an available pod than maxUnavailable allows.
-func (p *planner) specified() {
+// lack an available pod than maxUnavailable allows. Pods whose deletion was refused come again, after the rollout, and
+// take only what that leaves, since a policy may protect them for long.
+func (p *planner) specified(again bool) {
 	down, most := p.lost(true), max(p.out.Limits.MaxUnavailable, 1)
 	all := p.out.Limits.Replicas + down
 	for _, l := range p.sites {
-		if l.Eligible && p.serving(l) == nil && !p.keptEmpty(l) {
+		if l.Eligible && p.staying(l) == nil && !p.keptEmpty(l) {
 			down++
 		}
 	}
 
 	for _, l := range p.lastRefused(p.sites) {
 		for _, d := range l.pods {
-			switch {
-			// A pod with a verdict is adopted first.
-			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil:
+			switch v := p.core.Verdict(d.pod); {
+			case d.info == nil || !d.info.Specified || p.goes(d) || p.refused(d) != again:
+			case v != nil && (!again || v.Action != podplan.Wait && v.Action != podplan.Keep || v.Reason == podplan.ReasonBudget):
+				// It is adopted first, or updated.
 			case !d.available():
 				p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			case (l.Eligible || l.Lost) && down >= most:
@@ -302,6 +304,21 @@ func (p *planner) specified() {
 			}
 		}
 	}
+}
+
+// refused reports whether a request about the pod failed a while ago.
+func (p *planner) refused(d *daemon) bool { return !p.in.Refused[d.pod.UID].IsZero() }
+
+// staying is serving without pods that the plan takes out of service to update them.
+func (p *planner) staying(l *site) *daemon {
+	d := p.serving(l)
+	if d == nil {
+		return nil
+	}
+	if v := p.core.Verdict(d.pod); v != nil && v.Action == podplan.UpdateInPlace {
+		return nil
+	}
+	return d
 }
 
 // serving returns an available pod of the set that stays on the node, or nil if there is none.

@@ -246,6 +246,13 @@ func (p *planner) surplusHeld(l *site) bool {
 	})
 }
 
+// surplusProtected reports whether a pod of the site that is too many stays because its deletion was refused, while
+// another one serves.
+func (p *planner) surplusProtected(l *site) bool {
+	return p.serving(l) != nil &&
+		slices.ContainsFunc(l.pods, func(d *daemon) bool { return p.deletes(d) && p.refused(d) })
+}
+
 // lost returns how many lost nodes lack a pod because of the rollout: those whose pod went, and, if pods is true, those
 // with pods. They count although nothing else of their nodes does, which may be lost in the middle of an
 // update. With strict accounting all pods that are not available count.
@@ -387,7 +394,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		others = slices.Concat(others, p.lostSites())
 	}
 	for _, l := range others {
-		if !l.out && l.crowded() {
+		if !l.out && l.crowded() && !p.surplusProtected(l) {
 			surge++
 		}
 	}
@@ -397,7 +404,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		_, old, _ := p.usable(l)
 		failing := p.in.Now.Before(p.in.FailedUntil[l.name])
 		switch {
-		case l.out:
+		case l.out, l.crowded() && p.surplusProtected(l):
 		case l.crowded():
 			surge++
 		// It is unknown whether a pod is available that is not adopted yet.
