@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,8 +116,7 @@ func (p *planner) unhealthyBelow(i int) bool {
 func (p *planner) scaleParallel() {
 	var vacant []*slot
 	down, limited := 0, 0
-	for i := range p.slots {
-		s := &p.slots[i]
+	for _, s := range p.inTurn() {
 		switch {
 		case s.pod == nil && down >= p.out.Limits.ScaleMaxUnavailable:
 			limited++
@@ -132,13 +132,7 @@ func (p *planner) scaleParallel() {
 		}
 	}
 
-	first, n := 0, p.core.MayCreate(len(vacant))
-	// Try another slot each time, because the refusal may concern only one of them.
-	if n < len(vacant) && p.in.CreationError != "" {
-		first = p.core.Turn(len(vacant))
-	}
-
-	for _, s := range vacant[first : first+n] {
+	for _, s := range vacant[:p.core.MayCreate(len(vacant))] {
 		p.create(s)
 	}
 
@@ -154,6 +148,24 @@ func (p *planner) scaleParallel() {
 			p.condemn(s)
 		}
 	}
+}
+
+// inTurn returns the slots in ascending order. After a failure those without a pod come last, and begin with another one
+// each time: the refusal may concern only some of them, which must not take the units of maxUnavailable from the others.
+func (p *planner) inTurn() []*slot {
+	var filled, empty []*slot
+	for i := range p.slots {
+		if s := &p.slots[i]; s.pod == nil && p.in.CreationError != "" {
+			empty = append(empty, s)
+		} else {
+			filled = append(filled, s)
+		}
+	}
+	if len(empty) == 0 {
+		return filled
+	}
+	first := p.core.Turn(len(empty))
+	return slices.Concat(filled, empty[first:], empty[:first])
 }
 
 // condemn deletes a pod whose ordinal is no longer a slot.
