@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -68,39 +69,42 @@ type reconciler struct {
 	clock     clock.WithDelayedExecution
 	// seen maps the name of a pod to what this daemon first saw of its unfinished requests, by their UIDs.
 	seen sync.Map
-	// stops maps the name of a pod to its last stop. wake enqueues a pod.
+	// stops maps the name of a pod to the channels for the results of the stops that are under way, by the UID of the pod: one that is gone,
+	// and the one that replaced it, may have one each. Only the pass of the pod changes that map. wake enqueues a pod.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway is a stop that has begun: of a container of the pod with this UID, with the channel for its result.
-type underway struct {
-	uid     string
-	outcome chan error
-}
-
-// stopping returns the UID of the pod of this name a container of which is being stopped, or nil. The error is the result of a stop that
-// has ended since the last call.
-func (r *reconciler) stopping(pod types.NamespacedName) (uid *string, err error) {
+// stopping returns the UIDs of the pods of this name of which a container is being stopped, or the last stop has failed since the last
+// call. The error is how.
+func (r *reconciler) stopping(pod types.NamespacedName) (uids map[string]bool, err error) {
 	known, _ := r.stops.Load(pod)
-	last, ok := known.(*underway)
-	if !ok {
-		return nil, nil
+	outcomes, _ := known.(map[string]chan error)
+	uids = map[string]bool{}
+	for uid, outcome := range outcomes {
+		select {
+		case ended := <-outcome:
+			delete(outcomes, uid)
+			err = errors.Join(err, ended)
+			uids[uid] = ended != nil
+		default:
+			uids[uid] = true
+		}
 	}
-	select {
-	case err := <-last.outcome:
+	if len(outcomes) == 0 {
 		r.stops.Delete(pod)
-		return nil, err
-	default:
-		return &last.uid, nil
 	}
+	return uids, err
 }
 
-// sighting is when this daemon first saw a request, and when it first saw that the request's pod was made not
-// ready. The times in the request come from other clocks: a deadline could expire before the request began, or
+// sighting is when this daemon first saw a request, when it first saw that the request's pod was made not
+// ready, and whether it has begun the request, which the cache may not show yet. The times in the request come from other clocks: a deadline could expire before the request began, or
 // containers could be stopped while the pod still gets traffic, if the clock of the node is ahead. A restarted
 // daemon counts from its start. The manager counts from the creation.
-type sighting struct{ request, unready time.Time }
+type sighting struct {
+	request, unready time.Time
+	begun            bool
+}
 
 // see records the sightings of the unfinished requests of a pod.
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
@@ -127,6 +131,18 @@ func (r *reconciler) sighting(request *appsv1beta1.ContainerRecreateRequest) sig
 		s.unready = r.clock.Now()
 	}
 	return s
+}
+
+// begins records that the request has begun.
+func (r *reconciler) begins(request *appsv1beta1.ContainerRecreateRequest) {
+	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	if sightings, ok := known.(map[types.UID]sighting); ok {
+		s := sightings[request.UID]
+		s.begun = true
+		sightings = maps.Clone(sightings) // a stop may read it
+		sightings[request.UID] = s
+		r.seen.Store(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, sightings)
+	}
 }
 
 // Setup adds the controller to the manager. The manager's cache must hold only the active requests of this
@@ -215,37 +231,33 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 
 	r.see(key.NamespacedName, open)
-	busy, err := r.stopping(key.NamespacedName)
+	over, err := r.stopping(key.NamespacedName)
 	if len(open) == 0 {
 		return reconcile.Result{}, nil
 	}
 
 	// Requests for a pod that is gone, and for the one that replaced it under its name, have nothing to do with each other.
-	order(open)
-	after, known := poll, observed{}
-	before, over := map[string]*earlier{}, map[string]bool{}
-	if busy != nil {
-		over[*busy] = true
+	begun := func(request *appsv1beta1.ContainerRecreateRequest) bool {
+		return request.Status.Phase == recreating || r.sighting(request).begun
 	}
-	for i := 0; i < len(open) && err == nil; i++ {
-		request, uid := open[i], open[i].Labels[pub.RecreatePodUID]
-		if over[uid] {
-			continue
-		}
+	order(open, begun)
+	after, known, before := poll, observed{}, map[string]*earlier{}
+	for _, request := range open {
+		uid := request.Labels[pub.RecreatePodUID]
 		if before[uid] == nil {
 			before[uid] = &earlier{}
 		}
-		if request.Status.Phase != recreating && before[uid].keepsAll(request) && finished(request, r.sighting(request).request, r.clock.Now()) == "" {
-			before[uid].hold(request)
+		ended := finished(request, r.sighting(request).request, r.clock.Now()) != ""
+		if over[uid] || !ended && !begun(request) && before[uid].keeps(request) {
 			continue
 		}
-		var wait time.Duration
-		var plan *Plan
-		wait, plan, err = r.round(ctx, request, *before[uid], known)
-		after, over[uid] = min(after, wait), plan == nil
-		if plan != nil {
-			before[uid].add(plan)
+		wait, plan, failure := r.round(ctx, request, known)
+		err = errors.Join(err, failure)
+		if after = min(after, wait); plan == nil {
+			over[uid] = true
+			continue
 		}
+		before[uid].add(plan)
 	}
 
 	switch {
@@ -279,10 +291,10 @@ type observation struct {
 // server again, so that it never acts on a stale request. It returns when to check again, and the plan if the
 // request waits. Otherwise no other request of the pod may begin in this pass.
 func (r *reconciler) round(
-	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, before earlier, known observed,
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest, known observed,
 ) (time.Duration, *Plan, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
-	plan, _, err := r.evaluate(ctx, cached, before, known)
+	plan, _, err := r.evaluate(ctx, cached, known)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -304,7 +316,7 @@ func (r *reconciler) round(
 		return poll, nil, err // the cache will show that it is gone
 	}
 
-	plan, rt, err := r.evaluate(ctx, request, before, observed{})
+	plan, rt, err := r.evaluate(ctx, request, observed{})
 	switch {
 	case err != nil:
 		return 0, nil, err
@@ -312,6 +324,7 @@ func (r *reconciler) round(
 		if err := r.write(ctx, request, plan); err != nil {
 			return 0, nil, err
 		}
+		r.begins(request)
 		if plan.Complete {
 			logger.Info("Completed", "message", plan.Message)
 		}
@@ -339,7 +352,7 @@ func (r *reconciler) read(
 
 // evaluate collects the snapshot of a round and makes its plan. It lists the containers if they are not known.
 func (r *reconciler) evaluate(
-	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, before earlier, known observed,
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, known observed,
 ) (*Plan, Runtime, error) {
 	seen := r.sighting(request)
 	s := Snapshot{
@@ -347,7 +360,6 @@ func (r *reconciler) evaluate(
 		Seen:         seen.request,
 		UnreadySince: seen.unready,
 		Now:          r.clock.Now(),
-		earlier:      before,
 	}
 	if finished(request, s.Seen, s.Now) != "" {
 		plan := NewPlan(s)

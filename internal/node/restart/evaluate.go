@@ -57,8 +57,6 @@ type Snapshot struct {
 	// Seen is when the daemon first saw the request. Here its deadline counts from that time (CRR-129).
 	Seen time.Time
 	Now  time.Time
-	// earlier are the containers that the request leaves to those before it.
-	earlier earlier
 }
 
 // Plan is what a round does: it records the states if Record is set, or else stops a container if Stop is
@@ -306,8 +304,6 @@ func (s *Snapshot) proceed(plan *Plan) {
 			note(&open, "container %s is not on the node", state.Name)
 		case state.IsKilled:
 			note(&open, "container %s has to end", state.Name)
-		case s.earlier.keeps(s.Request, state.Name):
-			note(&open, "an earlier request has to restart container %s first", state.Name)
 		case s.strategy().ForceRecreate && !current.Running: // a runtime says of one that was only created that it has stopped it
 			note(&open, "container %s has to start", state.Name)
 		default:
@@ -371,12 +367,14 @@ func (p *Plan) end(culprit string) {
 	}
 }
 
-// order sorts the unfinished requests of a pod. Each leaves to those before it what [earlier] says.
-func order(requests []*appsv1beta1.ContainerRecreateRequest) {
-	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
+// order sorts the unfinished requests of a pod: those that have begun, and then the others. Each waits for those before it as [earlier] says.
+func order(requests []*appsv1beta1.ContainerRecreateRequest, begun func(*appsv1beta1.ContainerRecreateRequest) bool) {
 	of := func(r *appsv1beta1.ContainerRecreateRequest) int {
-		if n, ok := rank[r.Status.Phase]; ok {
-			return n
+		switch {
+		case begun(r):
+			return 0
+		case r.Status.Phase == pending:
+			return 1
 		}
 		return 2
 	}

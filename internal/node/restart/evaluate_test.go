@@ -292,7 +292,7 @@ func TestOrder(t *testing.T) {
 	}
 	list := []*appsv1beta1.ContainerRecreateRequest{of("f", "", 1), of("e", "", 1), of("d", "", 0), of("c", pending, 3),
 		of("b", pending, 2), of("a", recreating, 9)}
-	order(list)
+	order(list, hasBegun)
 	got := ""
 	for _, r := range list {
 		got += r.Name

@@ -144,5 +144,7 @@ func TestAForcedRequestStopsWhatAnotherHasStopped(t *testing.T) {
 func waitsBehind(s Snapshot, next *appsv1beta1.ContainerRecreateRequest) bool {
 	plan, before := NewPlan(s), &earlier{}
 	before.add(&plan)
-	return before.keepsAll(next)
+	return before.keeps(next)
 }
+
+func hasBegun(r *appsv1beta1.ContainerRecreateRequest) bool { return r.Status.Phase == recreating }

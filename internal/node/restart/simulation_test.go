@@ -180,7 +180,7 @@ func (w *world) inTurn(container string) {
 	for i := range w.cached {
 		known[i] = &w.cached[i]
 	}
-	order(known)
+	order(known, func(r *appsv1beta1.ContainerRecreateRequest) bool { return hasBegun(r) || w.r.sighting(r).begun })
 	for _, before := range known {
 		if before.Name == w.by {
 			return

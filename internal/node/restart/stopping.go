@@ -34,7 +34,10 @@ func (r *reconciler) stop(
 
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	outcome := make(chan error, 1)
-	r.stops.Store(key, &underway{uid: request.Labels[pub.RecreatePodUID], outcome: outcome})
+	known, _ := r.stops.LoadOrStore(key, map[string]chan error{})
+	outcomes, _ := known.(map[string]chan error)
+	uid := request.Labels[pub.RecreatePodUID]
+	outcomes[uid] = outcome
 	order := r.order(request, pod, c)
 	// A stop may take a day, and what users wrote into the request and the pod is in memory no longer than it is needed.
 	request = &appsv1beta1.ContainerRecreateRequest{
@@ -45,7 +48,9 @@ func (r *reconciler) stop(
 		outcome <- r.stopped(ctx, request, c, rt, err)
 		r.wake(reconcile.Request{NamespacedName: key})
 	}) {
-		r.stops.Delete(key)
+		if delete(outcomes, uid); len(outcomes) == 0 {
+			r.stops.Delete(key)
+		}
 		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 	}

@@ -1,0 +1,107 @@
+package restart
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/stop"
+)
+
+// hooked is a runtime whose hooks take ten minutes, and which counts them.
+type hooked struct {
+	twoPods
+	count sync.Mutex
+	hooks []string
+}
+
+func (h *hooked) Exec(ctx context.Context, id string, _ []string, _ time.Duration) error {
+	h.count.Lock()
+	h.hooks = append(h.hooks, id)
+	h.count.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Minute):
+	}
+	return nil
+}
+
+// CRR-091 (part): a container of a pod is being stopped, and its preStop hook takes ten minutes. Somebody deletes the pod without grace, and the
+// one that replaces it under its name restarts a container, too, while the manager is away and has not completed the request for
+// the former pod. The hook of the former one does not run a second time beside itself.
+func TestTheStopOfASuccessorLetsNoHookOfTheFormerPodRunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hour := int64(3600)
+		of := func(uid string, hook *corev1.ExecAction) (*appsv1beta1.ContainerRecreateRequest, runtime.Container) {
+			c := run("a", 0)
+			c.ID, c.PodUID = "containerd://a-of-"+uid, uid
+			r := asked("of-"+uid, 0, 0, []string{"a"}, states(), fresh)
+			r.Labels[pub.RecreatePodUID] = uid
+			r.Spec.Strategy.TerminationGracePeriodSeconds = &hour
+			r.Spec.Containers[0].StatusContext.ContainerID = c.ID
+			if hook != nil {
+				r.Spec.Containers[0].PreStop = &appsv1beta1.ProbeHandler{Exec: hook}
+			}
+			return r, c
+		}
+		former, old := of("former", &corev1.ExecAction{Command: []string{"drain"}})
+		next, successor := of("successor", nil)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "successor"},
+			Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &hour, Containers: []corev1.Container{{Name: "a"}}}}
+		scheme := k8sruntime.NewScheme()
+		_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
+		api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
+			WithObjects(former).Build()
+		rt := &hooked{twoPods: twoPods{containers: []runtime.Container{old, successor}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{},
+			runtimeOf: func(string) (Runtime, error) { return rt, nil },
+			stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Stops: stop.NewStops(), Requester: "crr", Places: stop.NewPlaces()},
+			wake:      func(reconcile.Request) {}}
+		passes := func(n int) {
+			t.Helper()
+			for range n {
+				if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(poll)
+			}
+		}
+		passes(5)
+		if err := api.Create(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Create(ctx, next); err != nil {
+			t.Fatal(err)
+		}
+		passes(20)
+		rt.mu.Lock()
+		if !slices.Contains(rt.stopped, successor.ID) {
+			t.Errorf("the container of the successor is not stopped")
+		}
+		rt.mu.Unlock()
+		rt.count.Lock()
+		if got, want := rt.hooks, []string{old.ID}; !slices.Equal(got, want) {
+			t.Errorf("hooks that began within a minute: got %q, want %q", got, want)
+		}
+		rt.count.Unlock()
+		cancel()
+		synctest.Wait()
+	})
+}
