@@ -178,7 +178,7 @@ func (s *stage) injectAll(ctx, background context.Context) error {
 	injector.Revive(background)
 	reviving, stopReviving := context.WithCancel(background)
 	defer stopReviving()
-	injector.ReviveNodes(reviving, s.nodes)
+	injector.RevivePrograms(reviving, s.nodes)
 
 	changing, stopChanging := context.WithCancel(ctx)
 	var users sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -261,10 +262,10 @@ func (i *Injector) playProgram(ctx context.Context, done <-chan struct{}, s Step
 	return nil
 }
 
-// ReviveNodes starts kubelets and containerds that have ended by themselves, as the service manager of a machine would, until the
-// context ends. A kubelet ends if its containerd is away when it starts.
-func (i *Injector) ReviveNodes(ctx context.Context, nodes []string) {
-	for _, program := range append(programs(nodes, "-containerd"), programs(nodes, "-kubelet")...) {
+// RevivePrograms starts programs that have ended by themselves, as the service manager of a machine would, until the
+// context ends. A kubelet ends if its containerd is away when it starts, and a scheduler or controller manager when it loses its lease.
+func (i *Injector) RevivePrograms(ctx context.Context, nodes []string) {
+	for _, program := range slices.Concat(programs(nodes, "-containerd"), programs(nodes, "-kubelet"), []string{"kube-controller-manager", "kube-scheduler"}) {
 		go func() {
 			_ = wait.PollUntilContextCancel(ctx, 2*time.Second, false, func(ctx context.Context) (bool, error) {
 				lock := i.lock(program)

@@ -66,9 +66,13 @@ func (s *state) costsNothing(w, pod *object) bool {
 	if node := s.objects[key{resource: "nodes", name: pod.pod.Spec.NodeName}]; node != nil && node.lost && nodeTook(pod.pod) {
 		return true
 	}
-	containers := condition(pod.pod, corev1.ContainersReady)
-	down := containers == corev1.ConditionFalse || containers == "" && pod.pod.Status.Phase == corev1.PodPending // it was never bound
-	return down && (!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
+	return containersDown(pod.pod) && (!sameRevision(pod.Labels[pub.ControllerRevisionHash], s.newest(w)) || s.now.Sub(s.movedDown[pod.key]) < onePlan)
+}
+
+// containersDown reports whether the containers of a pod are down, or it was never bound to a node.
+func containersDown(pod *corev1.Pod) bool {
+	containers := condition(pod, corev1.ContainersReady)
+	return containers == corev1.ConditionFalse || containers == "" && pod.Status.Phase == corev1.PodPending
 }
 
 // nodeTook reports whether a pod was in service when its node was lost: since its last update it was ready, and what made it

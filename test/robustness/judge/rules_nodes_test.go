@@ -134,7 +134,9 @@ func TestRulesOfRestartsSeeTheirViolation(t *testing.T) {
 				phase: map[bool]string{true: "Running", false: "Pending"}[violate]}
 			s.by("a.1", func() {
 				s.pod(p)
-				p.name, p.node, p.phase = "agent-1", "n1", "Running"
+				p.revision = map[bool]string{true: "agent-r1", false: "agent-r2"}[violate] // it has got the new revision a moment before
+				s.pod(p)
+				p.name, p.node, p.phase, p.revision = "agent-1", "n1", "Running", "agent-r1"
 				s.pod(p)
 			})
 		}},

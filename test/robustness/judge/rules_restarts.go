@@ -50,7 +50,7 @@ func (s *state) noteCauses(c *change) {
 		}
 	case c.Resource == "pods":
 		if c.before.Labels[pub.ControllerRevisionHash] != c.after.Labels[pub.ControllerRevisionHash] &&
-			condition(c.before.pod, corev1.ContainersReady) == corev1.ConditionFalse {
+			containersDown(c.before.pod) {
 			s.movedDown[c.key()] = c.Time
 		}
 		for _, container := range c.before.pod.Spec.Containers {
