@@ -191,7 +191,7 @@ func (a *Execution) GrowClaims(
 		if err != nil {
 			refused[growth.Template] = true
 			if reconcile.Refused(err) {
-				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
+				result.refused(claim.UID, "")
 			}
 			a.Warn(words.Failed, "failed to grow claim %s%s to %s: %v",
 				claim.Name, of, growth.Storage.String(), err)

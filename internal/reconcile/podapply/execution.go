@@ -51,8 +51,9 @@ type Result struct {
 	// CreateError is the failure to create pods alone. Refused is the error with which the update of a pod in
 	// place failed.
 	CreateError, Refused error
-	// RefusedObjects are the pods for which a request failed, and the claims for which one was refused.
-	RefusedObjects []types.UID
+	// RefusedObjects are the pods for which a request failed, with what was tried, and the claims for which one
+	// was refused.
+	RefusedObjects map[types.UID]podplan.Action
 	// GrowthError is the failure to grow claims alone.
 	GrowthError error
 	// Grew is true if claims were to grow.
@@ -72,6 +73,13 @@ type Result struct {
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
 	Done    []*podplan.Verdict
 	Created int
+}
+
+func (r *Result) refused(object types.UID, action podplan.Action) {
+	if r.RefusedObjects == nil {
+		r.RefusedObjects = map[types.UID]podplan.Action{}
+	}
+	r.RefusedObjects[object] = action
 }
 
 // Add adds a failure to one of the errors. An error that only means that the plan is stale requests another

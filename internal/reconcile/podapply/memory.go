@@ -44,10 +44,11 @@ type refusals struct {
 	at map[types.UID]time.Time
 }
 
-// refusal is when an object was refused last, and how long it comes after all others since then: four times as long
+// refusal is what was refused last and when, and how long it comes after all others since then: four times as long
 // when it is refused again after that time, because of many that are refused for good only one is tried in a minute.
 // What is refused before that is one refusal: passes after a failure follow each other within milliseconds at first.
 type refusal struct {
+	of    podplan.Action
 	at    time.Time
 	lasts time.Duration
 }
@@ -128,16 +129,19 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 	}
 	of := m.refused.of
 	for _, v := range result.Done {
-		if v.Written() {
+		if v.Written() || v.Action == of[v.Pod.UID].of { // a pod that goes back into service is not updated yet
 			delete(of, v.Pod.UID)
 		}
 	}
-	for _, uid := range result.RefusedObjects {
+	for uid, action := range result.RefusedObjects {
 		last := of[uid]
 		if now.Sub(last.at) >= last.lasts {
 			last.lasts = min(max(4*last.lasts, firstRefusal), refusalLasts)
 		}
-		of[uid] = refusal{now, last.lasts}
+		if action == podplan.Patch && last.of != "" { // its success would say nothing of what was refused before
+			action = last.of
+		}
+		of[uid] = refusal{action, now, last.lasts}
 	}
 
 	m.refused.at = map[types.UID]time.Time{}

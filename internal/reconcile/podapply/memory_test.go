@@ -31,7 +31,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		m, snapshot := &Memory{}, &podplan.Snapshot{}
 		for _, at := range test.refused {
 			m.rememberRefusals(1, &Result{}, noon.Add(at))
-			m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, noon.Add(at))
+			m.rememberRefusals(1, &Result{RefusedObjects: map[types.UID]podplan.Action{"a": podplan.Delete}}, noon.Add(at))
 		}
 		m.rememberRefusals(test.generation, &Result{}, noon.Add(test.later))
 		m.HoldBack(snapshot, test.generation)
@@ -74,7 +74,7 @@ func TestRefusalsOfOneSecondAreOne(t *testing.T) {
 	last := noon
 	for i := range 7 { // 5 ms, 10 ms, 20 ms ...
 		last = noon.Add(5 * time.Millisecond << i)
-		m.rememberRefusals(1, &Result{RefusedObjects: []types.UID{"a"}}, last)
+		m.rememberRefusals(1, &Result{RefusedObjects: map[types.UID]podplan.Action{"a": podplan.Delete}}, last)
 	}
 	m.rememberRefusals(1, &Result{}, last.Add(firstRefusal))
 	m.HoldBack(snapshot, 1)

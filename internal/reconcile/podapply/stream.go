@@ -101,7 +101,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 
 	refused := failed(scaleErr) || failed(updateErr)
 	if refused {
-		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
+		result.refused(v.Pod.UID, v.Action)
 	}
 	if v.Action == podplan.UpdateInPlace || v.Action == podplan.Continue {
 		result.Updated = result.Updated || updateErr == nil && v.Written()
