@@ -50,8 +50,7 @@ func (p *Planner) ByFailure(missing []string) (others bool) {
 		first := p.Turn(untried)
 		copy(missing, slices.Concat(missing[first:untried], missing[:first]))
 	}
-	failed := len(missing) - untried
-	return untried > 0 && failed > 0 && failed < fewNodes
+	return untried > 0 && len(p.in.FailedNodes) > 0 && len(missing)-untried < fewNodes // failed ones may be gone
 }
 
 // Turn returns which one of several is tried, another one at another time: a refusal may concern only some of them.

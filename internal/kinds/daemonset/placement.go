@@ -37,7 +37,7 @@ func (p *planner) placement() {
 
 	if p.partitioned {
 		slices.SortStableFunc(needs, func(a, b *site) int {
-			return cmp.Or(cmp.Compare(p.rankOf(a), p.rankOf(b)), p.byFailure(a, b))
+			return cmp.Or(p.byFailure(a, b), cmp.Compare(p.rankOf(a), p.rankOf(b)))
 		})
 		if most := p.partitionAllows(needs); len(needs) > most {
 			p.core.Say("%s without a pod: partition %d keeps them so", wording.Count(len(needs)-most, "node"),
