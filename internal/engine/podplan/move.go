@@ -78,12 +78,12 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 
 // holdUpdate leaves pods in service for a while after the update of a pod failed: a policy or a quota refuses the
 // updates of other pods, too, and each attempt takes its pod out of service first. After that, one pod tries again. A
-// pod whose own update failed does so only when it is available again: until then it costs nothing, so that it would
+// pod whose own update fails for long does so only when it is available again: until then it costs nothing, so that it would
 // try again and again, and the others would wait for it.
 func (p *Planner) holdUpdate(info *Pod) bool {
 	reason, why, until := ReasonUpdateRefused, p.in.UpdateRefused, p.in.UpdateHeldUntil
 	switch {
-	case info.AvailableIn > 0 && p.refused(info):
+	case info.AvailableIn > 0 && p.in.RefusedLong[info.Pod.UID]:
 		reason, until = ReasonMinReadySeconds, p.in.Now.Add(info.AvailableIn)
 		why = "its update failed before, and is tried again when it is available"
 	case why == "":

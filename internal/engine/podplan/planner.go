@@ -136,6 +136,8 @@ type Snapshot struct {
 	// Refused are the objects for which the last request failed, and when, by UID. Other
 	// objects come before them.
 	Refused map[types.UID]time.Time
+	// RefusedLong are those of them for which requests fail for ten minutes or longer.
+	RefusedLong map[types.UID]bool
 	// FailedNodes are nodes for which a pod could not be created in the last hours, and when last. Others come before
 	// them, because the failure may concern one node only.
 	FailedNodes map[string]time.Time

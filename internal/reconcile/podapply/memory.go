@@ -40,17 +40,18 @@ type Memory struct {
 type refusals struct {
 	generation int64
 	of         map[types.UID]refusal
-	// at are those that come after all others, and when they were refused.
-	at map[types.UID]time.Time
+	// at are those that come after all others, and when they were refused. long are those of them that were refused ten minutes before, too.
+	at   map[types.UID]time.Time
+	long map[types.UID]bool
 }
 
 // refusal is what was refused last and when, and how long it comes after all others since then: four times as long
 // when it is refused again after that time, because of many that are refused for good only one is tried in a minute.
 // What is refused before that is one refusal: passes after a failure follow each other within milliseconds at first.
 type refusal struct {
-	of    podplan.Action
-	at    time.Time
-	lasts time.Duration
+	of        podplan.Action
+	first, at time.Time
+	lasts     time.Duration
 }
 
 // about identifies what attempts are made for. They count for one generation only, since another spec may
@@ -65,7 +66,7 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	s.UpdateHeldUntil, s.UpdateRefused = m.updates.Last(about(generation))
 	s.FailedNodes = m.failedNodes
 	if m.refused.generation == generation {
-		s.Refused = m.refused.at
+		s.Refused, s.RefusedLong = m.refused.at, m.refused.long
 	}
 }
 
@@ -121,7 +122,7 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 		m.refused = refusals{generation: generation}
 	}
 	if len(m.refused.of)+len(result.RefusedObjects) == 0 { // nothing is kept of most workloads
-		m.refused.of, m.refused.at = nil, nil
+		m.refused.of, m.refused.at, m.refused.long = nil, nil, nil
 		return
 	}
 	if m.refused.of == nil {
@@ -134,21 +135,27 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 		}
 	}
 	for uid, action := range result.RefusedObjects {
-		last := of[uid]
+		last, before := of[uid]
+		if !before {
+			last.first = now
+		}
 		if now.Sub(last.at) >= last.lasts {
 			last.lasts = min(max(4*last.lasts, firstRefusal), refusalLasts)
 		}
 		if action == podplan.Patch && last.of != "" { // its success would say nothing of what was refused before
 			action = last.of
 		}
-		of[uid] = refusal{action, now, last.lasts}
+		of[uid] = refusal{action, last.first, now, last.lasts}
 	}
 
-	m.refused.at = map[types.UID]time.Time{}
+	m.refused.at, m.refused.long = map[types.UID]time.Time{}, map[types.UID]bool{}
 	for uid, r := range of {
 		switch since := now.Sub(r.at); {
 		case since < r.lasts:
 			m.refused.at[uid] = r.at
+			if r.at.Sub(r.first) >= firstRefusal {
+				m.refused.long[uid] = true
+			}
 		case since >= refusalLasts:
 			delete(of, uid)
 		}
