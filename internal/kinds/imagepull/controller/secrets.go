@@ -284,6 +284,7 @@ func (s *Secrets) provide(
 	job string,
 ) (*corev1.Secret, error) {
 	var secret *corev1.Secret
+	jobs := []string{job}
 	for _, present := range copies(all, key.String(), job) {
 		found := &corev1.Secret{}
 		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present), found); err != nil {
@@ -298,8 +299,9 @@ func (s *Secrets) provide(
 			break
 		}
 		// It cannot become like the source, and most likely it is of an earlier one of that name. Other jobs use it until
-		// they notice. Only a copy whose name the new one needs is replaced.
+		// they notice. Only a copy whose name the new one needs is replaced, which they use then.
 		if slices.Contains(copyNames(source), found.Name) {
+			jobs = append(jobs, users(found)...)
 			if err := s.For("").Delete(ctx, found); err != nil {
 				return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", found.Name, key, err)
 			}
@@ -309,7 +311,7 @@ func (s *Secrets) provide(
 	case secret == nil && source == nil:
 		return nil, nil
 	case secret == nil:
-		return s.create(ctx, source, job)
+		return s.create(ctx, source, jobs)
 	}
 
 	annotations := map[string]any{}
@@ -363,9 +365,10 @@ func (s *Secrets) provide(
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
 
-// create creates the copy. It has none of the labels and annotations of the source, and is never immutable.
-func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
+// create creates the copy for these jobs. It has none of the labels and annotations of the source, and is never immutable.
+func (s *Secrets) create(ctx context.Context, source *corev1.Secret, jobs []string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
+	slices.Sort(jobs)
 	for _, name := range copyNames(source) {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -374,7 +377,7 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 				Labels:    map[string]string{pub.SecretCopy: "true", pub.SecretCopyOf: source.Namespace},
 				Annotations: map[string]string{
 					pub.SecretSource:     key.String(),
-					pub.SecretReferences: job,
+					pub.SecretReferences: strings.Join(slices.Compact(jobs), ","),
 					pub.SecretMode:       pub.SecretModeBatch,
 				},
 			},
