@@ -25,7 +25,7 @@ func TestACopyThatTheEarlierReleaseMadeLastIsFound(t *testing.T) {
 
 	// As the earlier release made it.
 	before := secretsOn(c)
-	made, err := before.create(t.Context(), source, []string{"shop/"+job.Name})
+	made, err := before.create(t.Context(), source, []string{"shop/" + job.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
