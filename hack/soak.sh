@@ -36,7 +36,7 @@ grow by more than a fifth and 1 MiB.
 | kind | simulated | rounds | heap, 2nd quarter, MiB | heap, last quarter, MiB | goroutines, 2nd quarter | goroutines, last quarter | memory | took |
 |---|--:|--:|--:|--:|--:|--:|---|--:|
 $rows
-What this does not show is what client-go and the runtime keep in a real process: two real hours of rollouts with all kinds were not played yet.
+What this does not show is what client-go and the runtime keep in a real process: [two real hours of rollouts of all kinds](hours.md) do.
 END
 echo "the table is in $report"
 exit $all
