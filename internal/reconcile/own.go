@@ -66,6 +66,31 @@ type OwnWrites struct {
 
 	mu     sync.Mutex
 	owners map[types.UID]map[id]*write
+	// conflicts are the versions with which guarded writes met a conflict last, by owner and object.
+	conflicts map[types.UID]map[types.UID]string
+}
+
+// mostConflicts is how many objects of an owner are remembered for their conflicts.
+const mostConflicts = 1000
+
+// conflict records that a write guarded by the version of the object met a conflict, and reports whether one with the same version
+// did so before.
+func (o *OwnWrites) conflict(owner types.UID, object client.Object) (again bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.conflicts[owner]
+	if of[object.GetUID()] == object.GetResourceVersion() {
+		return true
+	}
+	if of == nil || len(of) >= mostConflicts {
+		of = map[types.UID]string{}
+	}
+	if o.conflicts == nil {
+		o.conflicts = map[types.UID]map[types.UID]string{}
+	}
+	of[object.GetUID()] = object.GetResourceVersion()
+	o.conflicts[owner] = of
+	return false
 }
 
 func (o *OwnWrites) remember(owner types.UID, w *write) {
@@ -139,6 +164,7 @@ func (o *OwnWrites) Forget(owner types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.owners, owner)
+	delete(o.conflicts, owner)
 }
 
 func (o *OwnWrites) pending(owner types.UID) []*write {

@@ -189,10 +189,11 @@ func (w *Writer) Failed(object client.Object, err error) {
 
 // Judged tells whether the answer 404 or 409 to a guarded request means that the pod is gone or has changed. If a live
 // read finds it as the request expected it, a webhook answered so, and the error is one that neither [IsStalePlan] nor
-// those who ask for a 404 recognize. Other errors are returned unchanged.
+// those who ask for a 404 recognize. Other errors are returned unchanged, and so is the first 409 about a version: mostly
+// the caches show soon what has changed.
 func (w *Writer) Judged(ctx context.Context, pod *corev1.Pod, err error) error {
 	gone := apierrors.IsNotFound(err)
-	if w.Own == nil || !gone && (!apierrors.IsConflict(err) || w.Own.Newer(ctx, pod) != nil) {
+	if w.Own == nil || !gone && (!apierrors.IsConflict(err) || w.Own.Newer(ctx, pod) != nil || !w.Own.conflict(w.owner, pod)) {
 		return err
 	}
 	now, unread := w.Own.live(ctx, pod)

@@ -180,6 +180,12 @@ func TestAnAnswerOfAWebhookSaysNothingOfThePod(t *testing.T) {
 		api := NewAPI(&server{err: tt.err}, &shows{pod: tt.live}, withoutManagers, func() time.Time { return noon })
 		api.Own.Cache = &shows{pod: podOf("u", "9")}
 		err := api.For("owner").Delete(t.Context(), podOf("u", "9"))
+		if apierrors.IsConflict(tt.err) {
+			if !IsStalePlan(err) {
+				t.Errorf("%s, once: %v", name, err)
+			}
+			err = api.For("owner").Delete(t.Context(), podOf("u", "9"))
+		}
 		if denied := err != nil && !IsStalePlan(err) && !apierrors.IsNotFound(err); denied != tt.denied {
 			t.Errorf("%s: denied %t, want %t: %v", name, denied, tt.denied, err)
 		}
