@@ -85,7 +85,7 @@ func TestACopyThatIsMadeAgainIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := types.NamespacedName{Namespace: "cfg", Name: "login-0123456789abcdef" + pulljobs.CopyMark("shop")}
 		b := newBench(t, 0)
-		s := newSecrets(b.api, b.reconciler.puller.clock)
+		s := newSecrets(b.api, b.puller.clock)
 		if auths, err := s.credentials(t.Context(), []types.NamespacedName{name}, []string{"shop/first"}, "img"); err != nil || len(auths) > 0 {
 			t.Fatalf("credentials without the copy: got %v, %v", auths, err)
 		}

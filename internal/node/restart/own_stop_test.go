@@ -38,15 +38,15 @@ func asked(name string, after time.Duration, n int32, containers []string, chang
 
 func fresh(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }
 
-// exited is a container <name>-<n> that has ended.
-func exited(name string, n int) runtime.Container {
-	c := run(name, n)
+// exited is container a-<n>, which has ended.
+func exited(n int) runtime.Container {
+	c := run("a", n)
 	c.Running, c.Exited = false, true
 	return c
 }
 
-// stopsWithin plays the daemon for some minutes with these containers, and returns which it stops first.
-func stopsWithin(t *testing.T, limit time.Duration, containers []runtime.Container, requests ...*appsv1beta1.ContainerRecreateRequest) []string {
+// stops plays the daemon for nine minutes with these containers, and returns which it stops first.
+func stops(t *testing.T, containers []runtime.Container, requests ...*appsv1beta1.ContainerRecreateRequest) []string {
 	t.Helper()
 	h := &hanging{containers: containers}
 	scheme := k8sruntime.NewScheme()
@@ -65,7 +65,7 @@ func stopsWithin(t *testing.T, limit time.Duration, containers []runtime.Contain
 		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clk, Stops: stop.NewStops(), Requester: "crr"},
 		wake:      func(reconcile.Request) { woken <- struct{}{} }}
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
-	for end := clk.Now().Add(limit); clk.Now().Before(end); {
+	for end := clk.Now().Add(9 * time.Minute); clk.Now().Before(end); {
 		result, err := r.Reconcile(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -88,11 +88,11 @@ func TestAForcedRequestIsNotHeldUpByItsOwnStop(t *testing.T) {
 	killed := State{Name: "a", Phase: recreating, IsKilled: true}
 	earlier := asked("earlier", 0, 0, []string{"a"}, states(killed))
 	forced := asked("forced", time.Minute, 1, []string{"a", "c"}, force, states(killed, State{Name: "c", Phase: pending}))
-	containers := []runtime.Container{exited("a", 1), run("c", 1)}
-	if got, want := stopsWithin(t, 9*time.Minute, containers, forced), []string{"containerd://c-1"}; !slices.Equal(got, want) {
+	containers := []runtime.Container{exited(1), run("c", 1)}
+	if got, want := stops(t, containers, forced), []string{"containerd://c-1"}; !slices.Equal(got, want) {
 		t.Fatalf("without an earlier request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got, want := stopsWithin(t, 9*time.Minute, containers, earlier, forced), []string{"containerd://c-1"}; !slices.Equal(got, want) {
+	if got, want := stops(t, containers, earlier, forced), []string{"containerd://c-1"}; !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
 }
@@ -105,12 +105,12 @@ func TestAForcedRequestThatHasNothingLeftToStopKeepsNoLivenessProbeFromRestartin
 	earlier := asked("earlier", 0, 0, []string{"a"}, states(killed))
 	forced := asked("forced", time.Minute, 1, []string{"a", "c"}, force, states(killed, State{Name: "c", Phase: recreating, IsKilled: true}))
 	probes := asked("liveness-u-c-2", 90*time.Second, 2, []string{"c"}, states(), fresh)
-	containers := []runtime.Container{exited("a", 1), run("c", 2)}
+	containers := []runtime.Container{exited(1), run("c", 2)}
 	want := []string{"containerd://c-2"}
-	if got := stopsWithin(t, 9*time.Minute, containers, forced, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, forced, probes); !slices.Equal(got, want) {
 		t.Fatalf("without an earlier request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got := stopsWithin(t, 9*time.Minute, containers, earlier, forced, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, earlier, forced, probes); !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
 }
@@ -126,10 +126,10 @@ func TestARequestThatHasBegunAndHasNothingLeftToStopKeepsNoLivenessProbeFromRest
 	probes := asked("liveness-u-c-2", 90*time.Second, 2, []string{"c"}, states(), fresh)
 	containers := []runtime.Container{run("c", 2)}
 	want := []string{"containerd://c-2"}
-	if got := stopsWithin(t, 9*time.Minute, containers, second, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, second, probes); !slices.Equal(got, want) {
 		t.Fatalf("without the first request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got := stopsWithin(t, 9*time.Minute, containers, earlier, second, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, earlier, second, probes); !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
 }
@@ -143,7 +143,7 @@ func TestARequestWhoseDeadlineHasPassedKeepsNoLivenessProbeFromRestarting(t *tes
 		r.Spec.ActiveDeadlineSeconds = new(int64(60))
 	})
 	probes := asked("liveness-u-c-2", 90*time.Second, 2, []string{"c"}, states(), fresh)
-	if got, want := stopsWithin(t, 9*time.Minute, []runtime.Container{run("c", 2)}, earlier, over, probes),
+	if got, want := stops(t, []runtime.Container{run("c", 2)}, earlier, over, probes),
 		[]string{"containerd://c-2"}; !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
@@ -155,7 +155,7 @@ func TestAForcedRequestWaitsForAContainerThatIsOnlyCreated(t *testing.T) {
 	created := run("a", 1)
 	created.Running = false
 	s := Snapshot{Request: asked("earlier", 0, 0, []string{"a"}, states(State{Name: "a", Phase: recreating, IsKilled: true})),
-		Containers: []runtime.Container{exited("a", 0), created}, Seen: epoch, Now: epoch.Add(time.Minute)}
+		Containers: []runtime.Container{exited(0), created}, Seen: epoch, Now: epoch.Add(time.Minute)}
 	if !waitsBehind(s, asked("forced", time.Minute, 0, []string{"a"}, force)) {
 		t.Error("it begins before the container runs")
 	}
@@ -168,7 +168,7 @@ func TestAForcedRequestDoesNotStopAContainerThatIsOnlyCreated(t *testing.T) {
 	created.Running = false
 	s := Snapshot{Request: asked("forced", time.Minute, 0, []string{"a"}, force,
 		states(State{Name: "a", Phase: pending, Message: stopping + created.ID})),
-		Containers: []runtime.Container{exited("a", 0), created}, Seen: epoch, Now: epoch.Add(time.Minute)}
+		Containers: []runtime.Container{exited(0), created}, Seen: epoch, Now: epoch.Add(time.Minute)}
 	if plan := NewPlan(s); plan.Stop != nil {
 		t.Errorf("it stops %s, which does not run", plan.Stop.ID)
 	}
@@ -181,15 +181,15 @@ func TestAForcedRequestBehindAContainerThatCrashesKeepsNoLivenessProbeFromRestar
 	earlier := asked("earlier", 0, 0, []string{"a"}, states(State{Name: "a", Phase: recreating, IsKilled: true}))
 	forced := asked("forced", time.Minute, 1, []string{"a", "c"}, states(), fresh, force)
 	probes := asked("liveness-u-c-1", 90*time.Second, 1, []string{"c"}, states(), fresh)
-	containers := []runtime.Container{exited("a", 7), run("c", 1)}
+	containers := []runtime.Container{exited(7), run("c", 1)}
 	want := []string{"containerd://c-1"}
-	if got := stopsWithin(t, 9*time.Minute, containers, earlier, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, earlier, probes); !slices.Equal(got, want) {
 		t.Fatalf("without the forced request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got := stopsWithin(t, 9*time.Minute, containers, forced, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, forced, probes); !slices.Equal(got, want) {
 		t.Fatalf("without the earlier request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got := stopsWithin(t, 9*time.Minute, containers, earlier, forced, probes); !slices.Equal(got, want) {
+	if got := stops(t, containers, earlier, forced, probes); !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
 }
@@ -201,10 +201,10 @@ func TestARequestWhoseStoppedContainerIsGoneHoldsUpNoOther(t *testing.T) {
 	earlier := asked("earlier", 0, 0, []string{"a"}, states(State{Name: "a", Phase: pending, IsKilled: true, Message: notFound}))
 	later := asked("later", time.Minute, 0, []string{"a", "c"}, states(), fresh)
 	containers, want := []runtime.Container{run("c", 0)}, []string{"containerd://c-0"}
-	if got := stopsWithin(t, 9*time.Minute, containers, later); !slices.Equal(got, want) {
+	if got := stops(t, containers, later); !slices.Equal(got, want) {
 		t.Fatalf("without the earlier request, containers that were stopped: got %q, want %q", got, want)
 	}
-	if got := stopsWithin(t, 9*time.Minute, containers, earlier, later); !slices.Equal(got, want) {
+	if got := stops(t, containers, earlier, later); !slices.Equal(got, want) {
 		t.Errorf("containers that were stopped within nine minutes: got %q, want %q", got, want)
 	}
 }
