@@ -22,6 +22,28 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
+// stopping returns the UIDs of the pods of this name of which a container is being stopped, or the last stop has failed since the last
+// call. The error is how.
+func (r *reconciler) stopping(pod types.NamespacedName) (uids map[string]bool, err error) {
+	known, _ := r.stops.Load(pod)
+	outcomes, _ := known.(map[string]chan error)
+	uids = map[string]bool{}
+	for uid, outcome := range outcomes {
+		select {
+		case ended := <-outcome:
+			delete(outcomes, uid)
+			err = errors.Join(err, ended)
+			uids[uid] = ended != nil
+		default:
+			uids[uid] = true
+		}
+	}
+	if len(outcomes) == 0 {
+		r.stops.Delete(pod)
+	}
+	return uids, err
+}
+
 // stop begins to stop one container. The pod is enqueued again when the stop has ended and its result is
 // recorded. If the stop has to wait for other stops in the namespace, it is retried later.
 func (r *reconciler) stop(
