@@ -116,7 +116,8 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		return nil
 	}
 
-	if d.By == policyv1beta1.Evict && (errors.Is(err, booking.ErrNotBooked) || errors.Is(err, booking.ErrBusy) || errors.Is(err, booking.ErrReplaced)) {
+	if d.By == policyv1beta1.Evict && (errors.Is(err, booking.ErrNotBooked) || errors.Is(err, booking.ErrBusy) ||
+		errors.Is(err, booking.ErrReplaced) || errors.Is(err, booking.ErrBehind)) {
 		return &Refused{Message: err.Error(), Pending: true} // a drain of many pods comes again, and does not abort
 	}
 	if err != nil {

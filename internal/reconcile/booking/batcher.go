@@ -36,6 +36,8 @@ var (
 	ErrGone = errors.New("the object is gone")
 	// ErrReplaced is an [ErrGone] that means that another object has the name now.
 	ErrReplaced = fmt.Errorf("%w, and a new one has its name", ErrGone)
+	// ErrBehind means that the caches do not show yet that an object is gone, nor what may have taken its place.
+	ErrBehind = errors.New("the caches are behind")
 	// ErrStale is returned by the function that decides, to be called again with an object that is at least
 	// as new as the request.
 	ErrStale = errors.New("the object may be older than the request")

@@ -136,9 +136,12 @@ func (g *Guard) ask(ctx context.Context, request Request) (Answer, error) {
 		return Answer{}, err
 	}
 
-	for {
+	for gone := ""; ; {
 		rules := podunavailablebudget.Related(pod, covering)
-		if rules == nil {
+		switch {
+		case rules == nil && gone != "": // another one may have been made before it went
+			return Answer{}, fmt.Errorf("PodUnavailableBudget %s is gone, and it is not known here yet whether another one covers the pod: %w", gone, booking.ErrBehind)
+		case rules == nil:
 			return Answer{Decision: podunavailablebudget.Decision{Allowed: true,
 				Reason: "no budget covers the pod"}}, nil
 		}
@@ -147,6 +150,7 @@ func (g *Guard) ask(ctx context.Context, request Request) (Answer, error) {
 		if !errors.Is(err, booking.ErrGone) || errors.Is(err, booking.ErrReplaced) {
 			return answer, err // a new budget of this name counts as soon as it is known here
 		}
+		gone = rules.Budget.Name
 		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules })
 	}
 }
