@@ -10,18 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // twoPods is a runtime with the containers of a pod and of the one that replaced it under its name.
@@ -76,17 +72,10 @@ func TestTheHookOfAPodThatIsGoneDoesNotHoldUpTheRestartOfItsSuccessor(t *testing
 			return r, c
 		}
 		former, old := of("former")
-		scheme := k8sruntime.NewScheme()
-		_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-		api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
-			WithObjects(former, pod("former")).Build()
 		rt := &twoPods{containers: []runtime.Container{old}}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{},
-			runtimeOf: func(string) (Runtime, error) { return rt, nil },
-			stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Stops: stop.NewStops(), Requester: "crr"},
-			wake:      func(reconcile.Request) {}}
+		api, r := daemon(rt, clock.RealClock{}, former, pod("former"))
 		passes := func(n int) {
 			t.Helper()
 			for range n {

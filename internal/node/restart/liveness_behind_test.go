@@ -7,18 +7,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	testclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // hanging is a runtime whose containers hang since their start.
@@ -81,40 +73,14 @@ func TestARequestThatWaitsForAContainerToBeReadyKeepsNoLivenessProbeFromRestarti
 func restartsWhatHangs(t *testing.T, users *appsv1beta1.ContainerRecreateRequest, containers []runtime.Container) {
 	const next = "containerd://a-1"
 	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
-	h := &hanging{containers: containers}
 	probes := request(one, states(), func(r *appsv1beta1.ContainerRecreateRequest) {
 		r.Name, r.UID, r.Status.Phase = "liveness-u-a-1", "l", ""
 		r.CreationTimestamp = metav1.NewTime(epoch.Add(2 * time.Minute))
 		r.Spec.ActiveDeadlineSeconds = new(int64(600))
 		r.Spec.Containers[0].StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: next, RestartCount: 1}
 	})
-	scheme := k8sruntime.NewScheme()
-	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(users).WithObjects(users, probes,
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}).Build()
-	clk := testclock.NewFakeClock(epoch.Add(2 * time.Minute))
-	woken := make(chan struct{}, 1)
-	r := &reconciler{requests: api, live: api, pods: api, clock: clk,
-		runtimeOf: func(string) (Runtime, error) { return h, nil },
-		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clk, Stops: stop.NewStops(), Requester: "crr"},
-		wake:      func(reconcile.Request) { woken <- struct{}{} }}
-	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
-	for end := epoch.Add(11 * time.Minute); clk.Now().Before(end); {
-		result, err := r.Reconcile(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, underway := r.stops.Load(key.NamespacedName); underway {
-			<-woken
-			break
-		}
-		clk.Step(max(result.RequeueAfter, 100*time.Millisecond))
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !slices.Equal(h.stopped, []string{next}) {
-		t.Errorf("containers that were stopped within nine minutes: got %q, want the one whose liveness probe failed", h.stopped)
+	if stopped := stops(t, containers, users, probes); !slices.Equal(stopped, []string{next}) {
+		t.Errorf("containers that were stopped within nine minutes: got %q, want the one whose liveness probe failed", stopped)
 	}
 }
 

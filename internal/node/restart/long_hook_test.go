@@ -9,18 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // PPM-121 (part): a container hangs, and so does its preStop hook, which waits for what the container does. Its pod has a grace
@@ -33,16 +29,10 @@ func TestALivenessProbeRestartsAContainerWhoseHookHangs(t *testing.T) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 					Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "a",
 						Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 2 * grace}}}}}}}
-				scheme := k8sruntime.NewScheme()
-				_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-				api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(pod).Build()
 				rt := &twoPods{containers: []runtime.Container{run("a", 0)}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{},
-					runtimeOf: func(string) (Runtime, error) { return rt, nil },
-					stopper:   &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops(), Requester: "crr"},
-					wake:      func(reconcile.Request) {}}
+				api, r := daemon(rt, clock.RealClock{}, pod)
 				var current *appsv1beta1.ContainerRecreateRequest
 				stopped := func() int {
 					rt.mu.Lock()

@@ -8,17 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	testclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // CRR-091 (part): "Requests for a pod that is gone, and for the one that replaced it under its name, have nothing to do with each other." The containers of
@@ -31,22 +26,17 @@ func TestARuntimeThatDoesNotAnswerForTheFormerPodDoesNotHoldUpItsSuccessor(t *te
 	former.Labels[pub.RecreatePodUID], former.Spec.Containers[0].StatusContext.ContainerID = "former", old.ID
 	next := asked("next", time.Minute, 0, []string{"a"}, states(), fresh)
 	next.Labels[pub.RecreatePodUID] = "successor"
-	scheme := k8sruntime.NewScheme()
-	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
-		WithObjects(former, next, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "successor"},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}).Build()
 	rt := &twoPods{containers: []runtime.Container{old, successor}}
 	clk, woken := testclock.NewFakeClock(epoch.Add(2*time.Minute)), make(chan struct{}, 1)
-	r := &reconciler{requests: api, live: api, pods: api, clock: clk,
-		runtimeOf: func(id string) (Runtime, error) {
-			if strings.HasPrefix(id, "cri-o:") {
-				return nil, runtime.ErrUnavailable
-			}
-			return rt, nil
-		},
-		stopper: &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clk, Stops: stop.NewStops(), Requester: "crr"},
-		wake:    func(reconcile.Request) { woken <- struct{}{} }}
+	_, r := daemon(rt, clk, former, next, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "successor"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}})
+	r.runtimeOf = func(id string) (Runtime, error) {
+		if strings.HasPrefix(id, "cri-o:") {
+			return nil, runtime.ErrUnavailable
+		}
+		return rt, nil
+	}
+	r.wake = func(reconcile.Request) { woken <- struct{}{} }
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
 	for range 20 {
 		_, _ = r.Reconcile(t.Context(), key)

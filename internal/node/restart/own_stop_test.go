@@ -10,6 +10,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -45,25 +46,30 @@ func exited(n int) runtime.Container {
 	return c
 }
 
+// daemon returns a daemon on this runtime, and the API server that has these objects.
+func daemon(rt Runtime, clk clock.WithDelayedExecution, objects ...client.Object) (client.Client, *reconciler) {
+	scheme := k8sruntime.NewScheme()
+	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(objects...).Build()
+	return api, &reconciler{requests: api, live: api, pods: api, clock: clk,
+		runtimeOf: func(string) (Runtime, error) { return rt, nil },
+		stopper: &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clk, Stops: stop.NewStops(), Requester: "crr",
+			Places: stop.NewPlaces()},
+		wake: func(reconcile.Request) {}}
+}
+
 // stops plays the daemon for nine minutes with these containers, and returns which it stops first.
 func stops(t *testing.T, containers []runtime.Container, requests ...*appsv1beta1.ContainerRecreateRequest) []string {
 	t.Helper()
 	h := &hanging{containers: containers}
-	scheme := k8sruntime.NewScheme()
-	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	objects := []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}}
 	for _, r := range requests {
 		objects = append(objects, r)
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
-		WithObjects(objects...).Build()
-	clk := testclock.NewFakeClock(epoch.Add(2 * time.Minute))
-	woken := make(chan struct{}, 1)
-	r := &reconciler{requests: api, live: api, pods: api, clock: clk,
-		runtimeOf: func(string) (Runtime, error) { return h, nil },
-		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clk, Stops: stop.NewStops(), Requester: "crr"},
-		wake:      func(reconcile.Request) { woken <- struct{}{} }}
+	clk, woken := testclock.NewFakeClock(epoch.Add(2*time.Minute)), make(chan struct{}, 1)
+	_, r := daemon(h, clk, objects...)
+	r.wake = func(reconcile.Request) { woken <- struct{}{} }
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
 	for end := clk.Now().Add(9 * time.Minute); clk.Now().Before(end); {
 		result, err := r.Reconcile(t.Context(), key)

@@ -10,17 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
 // hooked is a runtime whose hooks take ten minutes, and which counts them.
@@ -63,17 +59,10 @@ func TestTheStopOfASuccessorLetsNoHookOfTheFormerPodRunTwice(t *testing.T) {
 		next, successor := of("successor", nil)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "successor"},
 			Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &hour, Containers: []corev1.Container{{Name: "a"}}}}
-		scheme := k8sruntime.NewScheme()
-		_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-		api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
-			WithObjects(former).Build()
 		rt := &hooked{twoPods: twoPods{containers: []runtime.Container{old, successor}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{},
-			runtimeOf: func(string) (Runtime, error) { return rt, nil },
-			stopper:   &stop.Stopper{Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Stops: stop.NewStops(), Requester: "crr", Places: stop.NewPlaces()},
-			wake:      func(reconcile.Request) {}}
+		api, r := daemon(rt, clock.RealClock{}, former)
 		passes := func(n int) {
 			t.Helper()
 			for range n {
