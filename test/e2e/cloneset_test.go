@@ -55,10 +55,10 @@ func TestDemoStory(t *testing.T) {
 		if pod.ImageBefore != "nginx:perl" || pod.ImageAfter != "nginx:latest" || pod.RestartsAfter != pod.RestartsBefore+1 {
 			t.Errorf("pod %+v", pod)
 		}
-		if n := writes[pod.Name]; n < 1 || n > 3 {
+		if n := len(writes[pod.Name]); n < 1 || n > 3 {
 			t.Errorf("pod %s took %d writes, at most 3 are due", pod.Name, n)
 		}
-		t.Logf("pod %s: not ready for %.1f s, %d writes", pod.Name, pod.NotReady.Seconds(), writes[pod.Name])
+		t.Logf("pod %s: not ready for %.1f s, writes %v", pod.Name, pod.NotReady.Seconds(), writes[pod.Name])
 	}
 	if err := s.Clean(t.Context()); err != nil {
 		t.Error(err)

@@ -261,13 +261,13 @@ func (w *workload) inPlace(image string, restarts int32) {
 	}
 }
 
-// podWrites counts the manager's successful writes of pods since a moment, by pod name, from the API server's
+// podWrites returns the manager's successful writes of pods since a moment, by pod name, from the API server's
 // audit log.
-func podWrites(t *testing.T, since time.Time) map[string]int {
+func podWrites(t *testing.T, since time.Time) map[string][]podWrite {
 	t.Helper()
-	writes := map[string]int{}
+	writes := map[string][]podWrite{}
 	for _, write := range managerWrites(t, since) {
-		writes[write.ObjectRef.Name]++
+		writes[write.ObjectRef.Name] = append(writes[write.ObjectRef.Name], write)
 	}
 	return writes
 }
@@ -289,8 +289,13 @@ type podWrite struct {
 	UserAgent                string
 	Verb                     string
 	RequestReceivedTimestamp time.Time
-	ObjectRef                struct{ Resource, Namespace, Name string }
+	ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
 	ResponseStatus           struct{ Code int }
+}
+
+// String tells when which part of the pod was written, and by which of the managers' clients.
+func (w podWrite) String() string {
+	return fmt.Sprintf("%s %s pods/%s by %s", w.RequestReceivedTimestamp.Format("15:04:05.000"), w.Verb, w.ObjectRef.Subresource, w.UserAgent)
 }
 
 // managerWrites returns the managers' successful writes of pods since a moment, from the audit log.

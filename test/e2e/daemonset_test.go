@@ -110,8 +110,8 @@ func TestDaemonSetInPlace(t *testing.T) {
 	d.settled(realNodes)
 	d.inPlace("nginx:1.27", 1)
 	for name := range d.pods() {
-		if n := podWrites(t, since)[name]; n > 3 {
-			t.Errorf("pod %s took %d writes", name, n)
+		if writes := podWrites(t, since)[name]; len(writes) > 3 {
+			t.Errorf("pod %s took %v", name, writes)
 		}
 	}
 	notBelow(t, events, realNodes, realNodes-1)
@@ -254,8 +254,8 @@ func TestDaemonSetTakesOverANativeOne(t *testing.T) {
 		if !equality.Semantic.DeepEqual(pod, old) || !metav1.IsControlledBy(&pod, d.get()) {
 			t.Errorf("pod %s is now\n%s\nand was\n%s", name, pod.String(), old.String())
 		}
-		if n := podWrites(t, since)[name]; n != 1 {
-			t.Errorf("pod %s took %d writes, not the one of its owner", name, n)
+		if writes := podWrites(t, since)[name]; len(writes) != 1 {
+			t.Errorf("pod %s took %v, not one write of its owner", name, writes)
 		}
 	}
 	d.update()

@@ -155,9 +155,9 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args:
 	s.settled(3)
 	w.untouched()
 	w.restarted("agent", "app:v2", 1)
-	for pod, n := range podWrites(t, since) {
-		if _, ours := w.seen[pod]; ours && n > 2 {
-			t.Errorf("pod %s took %d writes", pod, n)
+	for pod, writes := range podWrites(t, since) {
+		if _, ours := w.seen[pod]; ours && len(writes) > 2 {
+			t.Errorf("pod %s took %v", pod, writes)
 		}
 	}
 	s.change(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]},{"op":"replace","path":"/spec/containers/0/image","value":"app:v3"}]`)

@@ -68,8 +68,8 @@ volumeClaimTemplates:
 		if !equality.Semantic.DeepEqual(pod, old) {
 			t.Errorf("pod %s is now\n%s\nand was\n%s", name, pod.String(), old.String())
 		}
-		if n := podWrites(t, since)[name]; n != 1 {
-			t.Errorf("pod %s took %d writes, not the one of its owner", name, n)
+		if writes := podWrites(t, since)[name]; len(writes) != 1 {
+			t.Errorf("pod %s took %v, not one write of its owner", name, writes)
 		}
 	}
 	if after := s.revisions(); len(after) != 1 || after[0].UID != revisions[0].UID || !metav1.IsControlledBy(&after[0], s.get()) {

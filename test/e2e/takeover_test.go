@@ -76,8 +76,8 @@ func TestTakeoverOnRealKubelets(t *testing.T) {
 				pod.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID {
 				t.Errorf("pod %s is another: %s", name, gocmp.Diff(was.ObjectMeta, pod.ObjectMeta))
 			}
-			if n := podWrites(t, since)[name]; n > 0 {
-				t.Errorf("pod %s took %d writes", name, n)
+			if writes := podWrites(t, since)[name]; len(writes) > 0 {
+				t.Errorf("pod %s took %v", name, writes)
 			}
 		}
 		if !strings.Contains(out.String(), "have the UID, the restarts and the spec that they had") {
