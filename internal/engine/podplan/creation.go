@@ -60,6 +60,10 @@ func (p *Planner) Turn(n int) int {
 	return int(hash.Sum32()) % n
 }
 
+// NamespaceEnds is the CreationError of a workload whose namespace is being deleted. It is no failure that a status
+// reports.
+const NamespaceEnds = "the namespace is being deleted"
+
 // MayTry is [Planner.MayCreate] for callers that have their own room for pods. With others one is tried at once
 // ([Planner.ByFailure]).
 func (p *Planner) MayTry(missing int, others bool, room int) int {
@@ -68,7 +72,9 @@ func (p *Planner) MayTry(missing int, others bool, room int) int {
 		return min(missing, room)
 	case p.in.Now.Before(p.in.CreationHeldUntil) && !others:
 		p.LookAgain(p.in.CreationHeldUntil)
-		p.out.ScaleError = p.in.CreationError
+		if p.in.CreationError != NamespaceEnds {
+			p.out.ScaleError = p.in.CreationError
+		}
 		p.Say("%s missing; the next attempt is made later, because creation failed: %s",
 			wording.Count(missing, "pod"), p.in.CreationError)
 		return 0

@@ -133,7 +133,7 @@ func (a *Execution) createClaims(ctx context.Context, creation podplan.Creation,
 				errs[i] = a.checkClaimStays(ctx, claim.Name, creation.Name)
 			}
 		case reconcile.IsNamespaceTerminating(err):
-			return reconcile.ErrStalePlan
+			return errEnding
 		default:
 			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
 			errs[i] = fmt.Errorf("creating claim %s: %w", claim.Name, err)

@@ -22,6 +22,10 @@ const attempts = 4
 // Nothing is reported to the user as an error.
 var errRecreated = errors.New("the pod will be recreated instead")
 
+// errEnding means that nothing can be created any more, because the owner is deleted with its namespace. It is reported
+// nowhere, but the next attempt waits longer each time: a namespace may take long to end, or never does.
+var errEnding = errors.New(podplan.NamespaceEnds)
+
 // Execution carries out one plan.
 type Execution struct {
 	*reconcile.Writer
@@ -66,6 +70,8 @@ type Result struct {
 	PullError error
 	// Retry is true if the state changed meanwhile: a new plan is due although no event may announce it.
 	Retry bool
+	// Ending is true if something was not created because the namespace is being deleted.
+	Ending bool
 	// Unfinished is true if the pass ran out of time. What is left is planned anew.
 	Unfinished bool
 	// Nodes are the nodes for which pods were to be created, and whether they were.
@@ -96,6 +102,8 @@ func (r *Result) Add(target *error, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errRecreated):
+	case errors.Is(err, errEnding):
+		r.Ending = true
 	case reconcile.IsStalePlan(err):
 		r.Retry = true
 	default:

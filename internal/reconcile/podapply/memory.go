@@ -83,7 +83,11 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 			retry.Failed(about(generation), err, now)
 		}
 	}
-	attempted(&m.creation, result.Created > 0, result.CreateError)
+	created := result.CreateError
+	if result.Ending {
+		created = errEnding
+	}
+	attempted(&m.creation, result.Created > 0, created)
 	attempted(&m.growth, result.Grew && result.GrowthError == nil, result.GrowthError)
 	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(generation, result, now)
@@ -183,6 +187,10 @@ func (m *Memory) conclude(
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
 
+	if result.Ending {
+		until, _ := m.creation.Last(about(a.owner.GetGeneration()))
+		reconcile.MinRequeue(&after, until.Sub(now))
+	}
 	if result.Retry {
 		reconcile.MinRequeue(&after, reconcile.RetryAfter)
 	}

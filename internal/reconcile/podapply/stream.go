@@ -65,7 +65,7 @@ func (r *Result) created(creation podplan.Creation, err error) {
 	if err == nil {
 		r.Created++
 	}
-	if creation.Node != "" && !reconcile.IsStalePlan(err) {
+	if creation.Node != "" && !reconcile.IsStalePlan(err) && !errors.Is(err, errEnding) {
 		if r.Nodes == nil {
 			r.Nodes = map[string]bool{}
 		}
@@ -142,8 +142,7 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 	pod := &corev1.Pod{}
 	switch err := reconcile.Denied(a.Create(ctx, creation.Pod, pod)); {
 	case reconcile.IsNamespaceTerminating(err):
-		// The owner is deleted with its namespace, so there is nothing to report.
-		return reconcile.ErrStalePlan
+		return errEnding
 	case apierrors.IsAlreadyExists(err) && a.ownsExisting(ctx, creation.Name):
 		return reconcile.ErrStalePlan
 	case err != nil:

@@ -184,8 +184,10 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 	ends := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
 		Message: "it is being terminated", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
+	refused := 0
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "create" {
+			refused++
 			return ends
 		}
 		return nil
@@ -193,6 +195,9 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.addNode("nA", nil)
 	s.Recorded = nil
 	s.RunFor(time.Minute)
+	if refused == 0 || refused > 7 {
+		t.Errorf("requests to create: got %d in a minute, want at least one and fewer each time", refused)
+	}
 	if got := len(s.EventsWith("FailedCreate")); got > 0 {
 		t.Errorf("events FailedCreate: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status.Conditions)
 	}
