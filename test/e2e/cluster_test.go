@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -299,7 +300,22 @@ func (w podWrite) String() string {
 }
 
 // managerWrites returns the managers' successful writes of pods since a moment, from the audit log.
-func managerWrites(t *testing.T, since time.Time) (writes []podWrite) {
+func managerWrites(t *testing.T, since time.Time) []podWrite {
+	t.Helper()
+	return slices.DeleteFunc(managerRequests(t, since), func(w podWrite) bool { return w.ResponseStatus.Code >= 300 })
+}
+
+// overtaken counts the managers' writes of a pod since a moment that met a conflict, because somebody else wrote the pod
+// meanwhile.
+func overtaken(t *testing.T, pod string, since time.Time) int {
+	t.Helper()
+	return len(slices.DeleteFunc(managerRequests(t, since), func(w podWrite) bool {
+		return w.ObjectRef.Name != pod || w.ResponseStatus.Code != http.StatusConflict
+	}))
+}
+
+// managerRequests returns the managers' requests to write pods since a moment, whatever the answer, from the audit log.
+func managerRequests(t *testing.T, since time.Time) (requests []podWrite) {
 	t.Helper()
 	file, err := os.Open(os.Getenv("AUDIT_LOG"))
 	if err != nil {
@@ -313,15 +329,15 @@ func managerWrites(t *testing.T, since time.Time) (writes []podWrite) {
 		if err := json.Unmarshal(scanner.Bytes(), &write); err != nil {
 			t.Fatalf("audit log: %v", err)
 		}
-		if strings.HasPrefix(write.UserAgent, "kruise-manager") && write.ObjectRef.Resource == "pods" && write.ResponseStatus.Code < 300 &&
+		if strings.HasPrefix(write.UserAgent, "kruise-manager") && write.ObjectRef.Resource == "pods" &&
 			write.RequestReceivedTimestamp.After(since) {
-			writes = append(writes, write)
+			requests = append(requests, write)
 		}
 	}
 	if err := scanner.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return writes
+	return requests
 }
 
 // kubelets are the nodes that run pods, in the order of their names. Tests that run beside make others, which

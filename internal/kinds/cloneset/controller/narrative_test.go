@@ -4,18 +4,24 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
@@ -197,6 +203,45 @@ func TestThreeWritesPerPodInPlace(t *testing.T) {
 		if pod.Status.ContainerStatuses[0].RestartCount != 1 {
 			t.Errorf("pod %s has %d restarts, want 1", pod.Name, pod.Status.ContainerStatuses[0].RestartCount)
 		}
+	}
+}
+
+// TestALateReportOfTheNodeIsTakenBack: a kubelet that is behind reports a pod ready that was just taken out of service.
+// The image is not written on top of that: the pod is taken out of service once more, which is one write more.
+func TestALateReportOfTheNodeIsTakenBack(t *testing.T) {
+	s := simulate(3, clonesettest.Set(1), cloneset.Features{})
+	if err := s.Settle(500); err != nil {
+		t.Fatal(err)
+	}
+	s.Writes = nil
+	late := false
+	s.Answer = func(r *simulation.Request) error {
+		pod := s.AllPods()[0]
+		if r.Verb != "patch" || r.Key.Kind != "Pod" {
+			return nil
+		}
+		held := readiness.Condition(pod, pub.InPlaceUpdateReady).Status == corev1.ConditionFalse
+		switch {
+		case held && !late:
+			late = true
+			s.Change(r.Key, func(o client.Object) {
+				*readiness.Condition(o.(*corev1.Pod), corev1.PodReady) = corev1.PodCondition{
+					Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Now())}
+			})
+		case held && pod.Spec.Containers[0].Image == "nginx:1" && readiness.Condition(pod, corev1.PodReady).Status == corev1.ConditionTrue && strings.Contains(string(r.Body), "nginx:2"):
+			t.Errorf("the image is written into a pod that is ready: %s", r.Body)
+		}
+		return nil
+	}
+	s.Edit(clonesettest.Image("nginx:2"))
+	if err := s.Settle(500); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(slices.DeleteFunc(s.Writes, func(w simulation.Write) bool { return w.Key.Kind != "Pod" })); !late || n != 4 {
+		t.Errorf("%d writes of the pod, want 4; a late report: %t: %v", n, late, s.Writes)
+	}
+	if pod := s.AllPods()[0]; pod.Spec.Containers[0].Image != "nginx:2" || !readiness.Ready(pod) {
+		t.Errorf("the pod is not updated and ready: %v %v", pod.Spec.Containers[0].Image, pod.Status.Conditions)
 	}
 }
 
