@@ -565,3 +565,35 @@ func TestALabelThatTwoWriteIsWrittenOnceASecond(t *testing.T) {
 		t.Errorf("marks: got %d, want at most 12", marks)
 	}
 }
+
+// An annotation is removed, but the answer is lost, and the next result asks for it again: it is written, although
+// the pod was found to have it before.
+func TestAnAnnotationWhoseRemovalWasLostIsWrittenAgain(t *testing.T) {
+	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
+		p.MarkerPolicy[0].Annotations = map[string]string{"example.com/note": "idle"}
+	}))
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
+	note := func() string { return w.pod("shop", "a").Annotations["example.com/note"] }
+	if note() != "idle" {
+		t.Fatalf("annotation: got %q, want that of the result", note())
+	}
+	tell := func(state appsv1alpha1.ProbeState) {
+		w.Change(listKey("n"), func(o client.Object) {
+			o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses[0].ProbeStates[0].State = state
+		})
+	}
+	removed := false
+	w.AfterWrite = func(write simulation.Write) {
+		if write.Key.Kind == "Pod" && !removed && note() == "" {
+			removed = true
+			tell(appsv1alpha1.ProbeSucceeded)
+		}
+	}
+	w.Faults.Lose = 1
+	tell(appsv1alpha1.ProbeFailed)
+	w.play(10 * time.Second)
+	w.quiet()
+	if !removed || note() != "idle" {
+		t.Errorf("annotation: got %q, want it again; removed: %t", note(), removed)
+	}
+}

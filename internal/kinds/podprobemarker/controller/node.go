@@ -336,6 +336,9 @@ func (r *NodeReconciler) mark(
 			return nil
 		}
 		of.marked = r.Now()
+		if seen { // until it is known whether they were written
+			of.sum = 0
+		}
 		body, err := patch.JSON(pod)
 		if err != nil {
 			return err
