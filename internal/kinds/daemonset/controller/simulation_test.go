@@ -644,7 +644,10 @@ func (r *rolloutRun) finish() {
 	clear(r.Node.Frozen)
 	clear(r.unhealthy)
 	for _, node := range r.simulated.nodes() {
-		if !r.calm && node.Name == "n1" { // a cluster may end with one that takes no new pods
+		// A cluster may end with one that takes no new pods. But a lost one holds the rollout that took its pod for as long
+		// as it is lost (ADS-121), which a manager that is never started again does not forget.
+		lost := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+		if !r.calm && node.Name == "n1" && !lost {
 			continue
 		}
 		r.Change(nodeKey(node.Name), func(o client.Object) { o.(*corev1.Node).Spec = corev1.NodeSpec{} })
