@@ -55,13 +55,22 @@ func (r *rolloutRun) keepsSurge(set *appsv1beta1.DaemonSet, target string) {
 	}
 	two := 1
 	for _, node := range r.known() {
-		if node.Name != target && !r.immediate[node.Name] && len(r.present(node.Name)) > 1 {
+		if node.Name != target && !r.immediate[node.Name] && len(r.present(node.Name)) > 1 && !r.surplusRefused(node.Name) {
 			two++
 		}
 	}
 	if most := resolve(options(set).MaxSurge, len(eligible(set, r.known())), true); two > most {
 		r.fail("node %s is one of %d with a new pod beside the old one, maxSurge %d", target, two, most)
 	}
+}
+
+// surplusRefused reports whether a pod of the node stays beside an available one because its deletion was refused, which
+// counts for no surge (ADS-161).
+func (r *rolloutRun) surplusRefused(node string) bool {
+	there := r.present(node)
+	return slices.ContainsFunc(there, r.available) && slices.ContainsFunc(there, func(pod *corev1.Pod) bool {
+		return len(r.EventsWith("failed to delete pod "+pod.Name+":")) > 0
+	})
 }
 
 // viewed is a pod as the manager sees it: the answers of its own writes may be newer than the cache; nil if
