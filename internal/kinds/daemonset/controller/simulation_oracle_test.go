@@ -73,6 +73,17 @@ func (r *rolloutRun) surplusRefused(node string) bool {
 	})
 }
 
+// unseenEnd reports whether a pod of the node that did not serve is gone, and the caches of the manager do not show that
+// yet: to the manager it is one that may go without cost (ADS-131).
+func (r *rolloutRun) unseenEnd(node string) bool {
+	for key, object := range r.View.Cache {
+		if pod, ok := object.(*corev1.Pod); ok && nodes.Target(pod) == node && pod.DeletionTimestamp == nil && !r.available(pod) && r.Get(key) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // viewed is a pod as the manager sees it: the answers of its own writes may be newer than the cache; nil if
 // it does not know of it.
 func (r *rolloutRun) viewed(pod *corev1.Pod) *corev1.Pod {

@@ -258,7 +258,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 			return // another one serves there
 		}
 		strict := set.Annotations[pub.DaemonSetStrictMaxUnavailable] == "true"
-		kept := r.empty(set, node.Name) || !strict && r.excused[node.Name]
+		kept := r.empty(set, node.Name) || !strict && (r.excused[node.Name] || r.unseenEnd(node.Name))
 		if node.Name == target || !serves && (strict && usable > 0 || !old) && !kept {
 			down++
 		}
