@@ -110,9 +110,7 @@ func TestDaemonSetInPlace(t *testing.T) {
 	d.settled(realNodes)
 	d.inPlace("nginx:1.27", 1)
 	for name := range d.pods() {
-		if writes := podWrites(t, since)[name]; len(writes) > 3 {
-			t.Errorf("pod %s took %v", name, writes)
-		}
+		tookAtMost(t, 3, name, since)
 	}
 	notBelow(t, events, realNodes, realNodes-1)
 }

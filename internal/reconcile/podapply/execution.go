@@ -52,7 +52,7 @@ func NewExecution(
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
-	// CreateError is the failure to create pods alone. Refused is the error with which the update of a pod in
+	// CreateError is the failure to create pods alone, or [errEnding]. Refused is the error with which the update of a pod in
 	// place failed.
 	CreateError, Refused error
 	// RefusedObjects are the pods for which a request failed, with what was tried, and the claims for which one
@@ -70,8 +70,6 @@ type Result struct {
 	PullError error
 	// Retry is true if the state changed meanwhile: a new plan is due although no event may announce it.
 	Retry bool
-	// Ending is true if something was not created because the namespace is being deleted.
-	Ending bool
 	// Unfinished is true if the pass ran out of time. What is left is planned anew.
 	Unfinished bool
 	// Nodes are the nodes for which pods were to be created, and whether they were.
@@ -103,7 +101,7 @@ func (r *Result) Add(target *error, err error) {
 	case err == nil:
 	case errors.Is(err, errRecreated):
 	case errors.Is(err, errEnding):
-		r.Ending = true
+		r.CreateError = errEnding
 	case reconcile.IsStalePlan(err):
 		r.Retry = true
 	default:

@@ -1,6 +1,7 @@
 package podapply
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -83,11 +84,7 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 			retry.Failed(about(generation), err, now)
 		}
 	}
-	created := result.CreateError
-	if result.Ending {
-		created = errEnding
-	}
-	attempted(&m.creation, result.Created > 0, created)
+	attempted(&m.creation, result.Created > 0, result.CreateError)
 	attempted(&m.growth, result.Grew && result.GrowthError == nil, result.GrowthError)
 	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(generation, result, now)
@@ -187,7 +184,7 @@ func (m *Memory) conclude(
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
 
-	if result.Ending {
+	if errors.Is(result.CreateError, errEnding) { // no error lets the queue try again
 		until, _ := m.creation.Last(about(a.owner.GetGeneration()))
 		reconcile.MinRequeue(&after, until.Sub(now))
 	}

@@ -68,8 +68,9 @@ func (r *rolloutRun) keepsSurge(set *appsv1beta1.DaemonSet, target string) {
 // counts for no surge (ADS-161).
 func (r *rolloutRun) surplusRefused(node string) bool {
 	there := r.present(node)
-	return slices.ContainsFunc(there, r.available) && slices.ContainsFunc(there, func(pod *corev1.Pod) bool {
-		return len(r.EventsWith("failed to delete pod "+pod.Name+":")) > 0
+	return slices.ContainsFunc(there, func(pod *corev1.Pod) bool {
+		serves := func(other *corev1.Pod) bool { return other != pod && r.available(other) }
+		return slices.ContainsFunc(there, serves) && len(r.EventsWith("failed to delete pod "+pod.Name+":")) > 0
 	})
 }
 
